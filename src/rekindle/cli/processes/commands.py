@@ -23,7 +23,8 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.cli.store_access import load_settings
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.errors import InvalidInput
+from rekindle.processes.lookup import describe_state, find_process
 
 if TYPE_CHECKING:
     from rekindle.processes.operations import Processes
@@ -89,7 +90,7 @@ def start_process(
 
     async def start_command(processes: Processes) -> Process:
         chosen = owner or _get_user_name()
-        other = await _find_process(processes, after, chosen) if after else None
+        other = await find_process(processes, after, chosen) if after else None
         return await processes.start(
             command,
             owner=chosen,
@@ -164,7 +165,7 @@ def logs(
         raise typer.BadParameter("--json and --follow cannot be combined")
 
     async def print_output(processes: Processes) -> None:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         if json:
             output = await processes.read_log(one.id, owner=owner, tail=tail)
             print_json(output)
@@ -226,7 +227,7 @@ def wait(
     """
 
     async def wait_for_end(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         end = None if timeout is None else time.monotonic() + timeout
         while one.live:
             left = 60.0 if end is None else end - time.monotonic()
@@ -261,7 +262,7 @@ def kill(
     """
 
     async def kill_all(processes: Processes) -> list[Process]:
-        chosen = [await _find_process(processes, id, owner) for id in ids]
+        chosen = [await find_process(processes, id, owner) for id in ids]
         return [await processes.kill(one.id, owner=owner) for one in chosen]
 
     ended = _run_with_client(kill_all)
@@ -290,7 +291,7 @@ def restart(
     extra_env = dict(_parse_env_pair(each) for each in env or ())
 
     async def restart_command(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         return await processes.restart(one.id, owner=owner, env=_extend_env(extra_env))
 
     started = _run_with_client(restart_command)
@@ -322,7 +323,7 @@ def send(
         raise typer.BadParameter("pass a text to send, or --eof to close the input")
 
     async def send_input(processes: Processes) -> tuple[int, int]:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         written = total = 0
         if text is not None:
             write_text = processes.write if no_enter else processes.submit
@@ -348,7 +349,7 @@ def attach(id: ProcessIdArgument, owner: ProcessOwnerOption = None) -> None:
     from .attach import attach_terminal
 
     async def attach_to_process(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         return await attach_terminal(processes, one, owner)
 
     one = _run_with_client(attach_to_process)
@@ -377,26 +378,6 @@ def _run_with_client(operation: Callable[[Processes], Awaitable[T]]) -> T:
             return await operation(processes)
 
     return asyncio.run(run_operation())
-
-
-async def _find_process(processes: Processes, id: str, owner: str | None) -> Process:
-    """Return the process with this id or name, or the only one whose id starts with it.
-
-    Of several with the same name, that is the one that runs, or else the one that ran last.
-    """
-    known = await processes.list(owner=owner)
-    named = [one for one in known if id and one.name == id]
-    chosen = (
-        [one for one in known if one.id == id]
-        or [one for one in named if one.live]
-        or named[-1:]
-        or [one for one in known if id and one.id.startswith(id)]
-    )
-    if len(chosen) == 1:
-        return chosen[0]
-    if chosen:
-        raise NotFound(f"Ambiguous process id {id!r}: {', '.join(one.id for one in chosen[:10])}")
-    raise NotFound(f"Process not found: {id!r}. List processes with `rekindle ps --all`.")
 
 
 def _parse_env_pair(text: str) -> tuple[str, str]:
@@ -439,7 +420,7 @@ def _write_processes(found: list[Process]) -> None:
             (
                 one.id,
                 *([one.name] if has_names else []),
-                _format_state(one),
+                describe_state(one),
                 one.command,
                 one.owner,
                 _format_duration(_get_age(one, now)),
@@ -448,12 +429,6 @@ def _write_processes(found: list[Process]) -> None:
             for one in found
         ),
     )
-
-
-def _format_state(one: Process) -> str:
-    if one.state == "exited":
-        return "exited ?" if one.exit_code is None else f"exited {one.exit_code}"
-    return f"waiting for {one.after}" if one.state == "waiting" else one.state
 
 
 def _describe_end(one: Process) -> str:
