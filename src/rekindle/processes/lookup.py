@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
-from rekindle.errors import NotFound
+from rekindle.errors import InvalidInput, NotFound
 
 from .types import Process
 
@@ -30,6 +31,15 @@ async def find_process(processes: Processes, id: str, owner: str | None) -> Proc
     if chosen:
         raise NotFound(f"Ambiguous process id {id!r}: {', '.join(one.id for one in chosen[:10])}")
     raise NotFound(f"Process not found: {id!r}. List processes with `rekindle ps --all`.")
+
+
+def parse_signal(name: str) -> int:
+    """Return the number of a signal, given as INT, SIGINT or sigint."""
+    plain = name.upper().removeprefix("SIG")
+    try:
+        return int(signal.Signals[f"SIG{plain}"])
+    except KeyError:
+        raise InvalidInput(f"unknown signal {name!r:.40}; use a name such as INT or HUP") from None
 
 
 def describe_state(one: Process) -> str:

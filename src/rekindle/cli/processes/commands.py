@@ -24,7 +24,7 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import load_settings
 from rekindle.errors import InvalidInput
-from rekindle.processes.lookup import describe_state, find_process
+from rekindle.processes.lookup import describe_state, find_process, parse_signal
 
 if TYPE_CHECKING:
     from rekindle.processes.operations import Processes
@@ -251,6 +251,12 @@ def wait(
 
 def kill(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes to kill.")],
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            "--signal", "-s", metavar="NAME", help="Only send this signal to the program itself."
+        ),
+    ] = None,
     owner: ProcessOwnerOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -259,18 +265,25 @@ def kill(
     \b
     Examples:
       rekindle kill p3f2a91c0
+      rekindle kill --signal INT build
     """
+    number = None if signal is None else parse_signal(signal)
 
     async def kill_all(processes: Processes) -> list[Process]:
         chosen = [await find_process(processes, id, owner) for id in ids]
-        return [await processes.kill(one.id, owner=owner) for one in chosen]
+        if number is None:
+            return [await processes.kill(one.id, owner=owner) for one in chosen]
+        for one in chosen:
+            await processes.signal(one.id, number, owner=owner)
+        return chosen
 
     ended = _run_with_client(kill_all)
     if json:
         write_json_array(ended)
     else:
         for one in ended:
-            print_line(f"{one.id}: {_describe_end(one)}")
+            done = _describe_end(one) if number is None else f"sent {signal}"
+            print_line(f"{one.id}: {done}")
 
 
 def restart(
