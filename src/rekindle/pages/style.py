@@ -19,7 +19,7 @@ _LIGHT = """
 --accent:#a8481a;--accent-bg:#fbeee4;--link:#1f5fbf;
 --good:#23794a;--good-bg:#e9f5ed;--bad:#bf2f2a;--bad-bg:#fdeeec;--warn:#8a5a00;--warn-bg:#fdf3da;
 --user:#1f5fbf;--user-bg:#eef3fc;--agent:#a8481a;
---c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378
+--c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378;--teal:#0d6e74
 """.strip()
 
 _DARK = """
@@ -27,7 +27,7 @@ _DARK = """
 --accent:#f0a06a;--accent-bg:#33241a;--link:#86b2ff;
 --good:#6fca90;--good-bg:#1a2b21;--bad:#ff8a82;--bad-bg:#341d1b;--warn:#e8bc5c;--warn-bg:#32290f;
 --user:#86b2ff;--user-bg:#1b2536;--agent:#f0a06a;
---c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186
+--c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186;--teal:#6ccad2
 """.strip()
 
 TOKENS = f"""

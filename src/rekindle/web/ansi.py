@@ -225,14 +225,14 @@ def _read_color(codes: list[int], position: int) -> tuple[str, int]:
     """Read a color of 256 or of 16 million; return its name and the position after it."""
     kind = codes[position] if position < len(codes) else 0
     if kind == 5 and position + 1 < len(codes):
-        return name_indexed_color(codes[position + 1]), position + 2
+        return match_indexed_color(codes[position + 1]), position + 2
     if kind == 2 and position + 3 < len(codes):
         red, green, blue = codes[position + 1 : position + 4]
-        return name_color(red, green, blue), position + 4
+        return match_color(red, green, blue), position + 4
     return _DEFAULT, len(codes)
 
 
-def name_indexed_color(index: int) -> str:
+def match_indexed_color(index: int) -> str:
     """Return the name of one of a terminal's 256 colors."""
     if index < 8:
         return _NAMES[index]
@@ -241,11 +241,11 @@ def name_indexed_color(index: int) -> str:
     if index < 232:
         red, rest = divmod(index - 16, 36)
         green, blue = divmod(rest, 6)
-        return name_color(_CUBE[red], _CUBE[green], _CUBE[blue])
-    return name_color(*[8 + 10 * (min(index, 255) - 232)] * 3)
+        return match_color(_CUBE[red], _CUBE[green], _CUBE[blue])
+    return match_color(*[8 + 10 * (min(index, 255) - 232)] * 3)
 
 
-def name_color(red: int, green: int, blue: int) -> str:
+def match_color(red: int, green: int, blue: int) -> str:
     """Return the name of the color that comes nearest: a gray if it has hardly any hue."""
     high, low = max(red, green, blue), min(red, green, blue)
     if high - low < 0.18 * max(high, 1) or high - low < 25:

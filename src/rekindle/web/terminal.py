@@ -17,7 +17,7 @@ from unicodedata import combining
 import pyte
 from markupsafe import Markup
 
-from .ansi import MAX_SEQUENCE_CHARS, PLAIN, TextStyle, name_color, render_text
+from .ansi import MAX_SEQUENCE_CHARS, PLAIN, TextStyle, match_color, render_text
 
 MIN_ROWS, MAX_ROWS = 2, 200
 MIN_COLUMNS, MAX_COLUMNS = 10, 400
@@ -212,8 +212,8 @@ def _get_style(
     reverse: bool,
 ) -> TextStyle:
     return PLAIN._replace(
-        color=_name_emulated_color(color),
-        background=_name_emulated_color(background),
+        color=_match_emulated_color(color),
+        background=_match_emulated_color(background),
         bold=bold,
         italic=italic,
         underline=underline,
@@ -225,7 +225,7 @@ def _get_style(
 _KNOWN = ("black", "red", "green", "blue", "magenta", "cyan", "white")
 
 
-def _name_emulated_color(name: str) -> str:
+def _match_emulated_color(name: str) -> str:
     """Return our name of a color of the emulator."""
     if name == "default":
         return ""
@@ -236,6 +236,6 @@ def _name_emulated_color(name: str) -> str:
     if found := [known for known in _KNOWN if name.endswith(known)]:
         return found[0]
     try:
-        return name_color(*bytes.fromhex(name[:6]))
+        return match_color(*bytes.fromhex(name[:6]))
     except (ValueError, TypeError):
         return ""

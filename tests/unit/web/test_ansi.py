@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.web.ansi import MAX_LINE_CHARS, AnsiConverter, convert_text, name_color
+from rekindle.web.ansi import MAX_LINE_CHARS, AnsiConverter, convert_text, match_color
 
 ALLOWED = re.compile(r'<span class="(?:a-[a-z-]+ ?)+">|</span>')
 
@@ -114,4 +114,4 @@ def _convert_whole(output: str) -> list[str]:
     [((255, 0, 0), "red"), ((250, 240, 40), "yellow"), ((90, 90, 95), "gray"), ((0, 0, 0), "black")],
 )  # fmt: skip
 def test_a_color_gets_the_nearest_name(color: tuple[int, int, int], name: str) -> None:
-    assert name_color(*color) == name
+    assert match_color(*color) == name

@@ -55,7 +55,7 @@ class OutputFeed:
         self._stop_timer: asyncio.TimerHandle | None = None
         self.on_stop: Callable[[], object] = lambda: None
 
-    async def subscribe(self) -> AsyncGenerator[str, None]:
+    async def stream_events(self) -> AsyncGenerator[str, None]:
         """Yield the events for one page: all there is, then each change, until the process ends."""
         self._viewers += 1
         try:

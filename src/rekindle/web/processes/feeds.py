@@ -17,7 +17,8 @@ from rekindle.web.context import get_context
 from rekindle.web.terminal import MAX_COLUMNS, MAX_ROWS, MIN_COLUMNS, MIN_ROWS
 
 from .feed import OutputFeed
-from .output_views import LogView, TerminalView
+from .listing import LastLines
+from .output_views import LogView, ScreenView
 
 ViewKind = Literal["log", "terminal"]
 LOG_PAUSE, TERMINAL_PAUSE = 0.1, 0.03  # seconds between changes of a page
@@ -30,6 +31,7 @@ class ProcessFeeds:
 
     def __init__(self, config: Config) -> None:
         self.processes: Processes = create_client(config)
+        self.last_lines = LastLines()
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[tuple[ViewKind, str], OutputFeed] = {}
         self._keyboards: OrderedDict[str, int] = OrderedDict()
@@ -45,8 +47,8 @@ class ProcessFeeds:
         found = self._feeds.get((kind, process.id))
         if found is None:
             is_log = kind == "log"
-            view = LogView() if is_log else TerminalView()
-            if isinstance(view, TerminalView) and (size := self._sizes.get(process.id)):
+            view = LogView() if is_log else ScreenView()
+            if isinstance(view, ScreenView) and (size := self._sizes.get(process.id)):
                 view.screen.resize(size.rows, size.columns)
             found = OutputFeed(
                 self.processes,
@@ -70,7 +72,7 @@ class ProcessFeeds:
         while len(self._sizes) > MAX_KEYBOARDS:
             del self._sizes[next(iter(self._sizes))]
         feed = self._feeds.get(("terminal", process.id))
-        if feed is not None and isinstance(feed.view, TerminalView):
+        if feed is not None and isinstance(feed.view, ScreenView):
             feed.view.screen.resize(size.rows, size.columns)
             feed.publish()
 

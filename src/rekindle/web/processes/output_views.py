@@ -87,7 +87,7 @@ def render_gap(size: int) -> str:
     return str(Markup('<div class="gap">{} of output are not shown</div>').format(amount))
 
 
-class TerminalView(OutputView):
+class ScreenView(OutputView):
     """The screen of a terminal."""
 
     def __init__(self) -> None:
