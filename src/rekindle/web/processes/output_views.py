@@ -48,6 +48,7 @@ class LogView(OutputView):
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LOG_LINES)
         self._added: deque[str] = deque(maxlen=MAX_LOG_LINES)  # since the last change of pages
+        self._has_gap = False
         self._start_over()
 
     def _start_over(self) -> None:
@@ -56,14 +57,17 @@ class LogView(OutputView):
 
     def add_output(self, data: bytes) -> None:
         lines = self._converter.convert(self._decoder.decode(data))
+        self._has_gap |= len(self._added) + len(lines) > MAX_LOG_LINES
         self._added.extend(render_line(line) for line in lines)
 
     def skip_output(self, size: int) -> None:
         self._start_over()
-        self._added.append(render_gap(size))
+        self._has_gap = True
 
     def encode_changes(self) -> str:
-        lines, rest = "".join(self._added), self._converter.render_rest()
+        gap = [_GAP] if self._has_gap else []
+        lines, rest = "".join([*gap, *self._added]), self._converter.render_rest()
+        self._has_gap = False
         self._lines.extend(self._added)
         self._added.clear()
         added = encode_event({"id": LINES_ID, "how": "append", "html": lines}) if lines else ""
@@ -81,10 +85,13 @@ def render_line(html: str) -> str:
     return f"<div>{html}</div>"
 
 
-def render_gap(size: int) -> str:
-    """Return the line that stands for output that is not shown."""
+_GAP = '<div class="gap">It writes too much for a page: some output is left out here</div>'
+
+
+def render_start(size: int) -> str:
+    """Return the line that says how much of the start is no longer kept."""
     amount = f"{size:,} bytes" if size < 10_000 else f"{size / 1000:,.0f} kB"
-    return str(Markup('<div class="gap">{} of output are not shown</div>').format(amount))
+    return str(Markup('<div class="gap">The first {} are no longer kept</div>').format(amount))
 
 
 class ScreenView(OutputView):

@@ -23,7 +23,7 @@ from rekindle.web.ansi import convert_text
 from rekindle.web.context import get_form, render_page
 from rekindle.web.processes.feeds import ViewKind, get_feeds
 from rekindle.web.processes.listing import format_span, list_page
-from rekindle.web.processes.output_views import MAX_LOG_LINES, render_gap, render_line
+from rekindle.web.processes.output_views import MAX_LOG_LINES, render_line, render_start
 
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL")
 MAX_TYPED_CHARS = 100_000
@@ -63,7 +63,7 @@ async def _render_log(processes: Processes, one: Process) -> str:
         since = max(0, one.bytes - RING_SIZE)
         found = await processes.read_log(one.id, since=since, plain=False)
         lines = [render_line(html) for html in convert_text(found.output)[-MAX_LOG_LINES:]]
-        return "".join([render_gap(found.start), *lines] if found.start else lines)
+        return "".join([render_start(found.start), *lines] if found.start else lines)
     return ""
 
 
