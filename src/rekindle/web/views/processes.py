@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from rekindle.config import get_home_and_env
+from rekindle.config import get_home_and_env, get_login_name
 from rekindle.errors import InputClosed, InvalidInput, NotFound
 from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.lookup import describe_state, find_process, parse_signal
@@ -111,7 +111,7 @@ async def start_process(request: Request) -> Response:
     other = await find_process(processes, form["after"], None) if form.get("after") else None
     started = await processes.start(
         command,
-        owner=_get_user_name(),
+        owner=get_login_name(),
         cwd=str(Path(folder or ".").expanduser().absolute()) if is_local else folder,
         env=dict(get_home_and_env()[1]) if is_local else {},
         pty=TerminalSize() if form.get("terminal") else None,
@@ -192,15 +192,6 @@ def _read_number(text: str, limit: int) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise InvalidInput(f"{text!r:.40} is not a number")
     return min(int(text), limit)
-
-
-def _get_user_name() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a uid without an account
-        return str(os.getuid())
 
 
 ROUTES = [
