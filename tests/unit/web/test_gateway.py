@@ -90,8 +90,8 @@ def test_people_are_let_in_and_kept_out(client: WebClient, store: Store) -> None
     fill_gateway(store)
     page = client.get("/gateway/people").text
     assert "&lt;b&gt;Eve&lt;/b&gt;" in page
-    assert "$0.50" in page  # Ada, today
-    assert "$0.75" in page  # in all
+    assert "$0.500" in page  # Ada, today
+    assert "$0.750" in page  # in all
     assert "telegram:7" in page
     client.submit("/gateway/people/deny", user="matrix:@ada:example.org")
     client.submit("/gateway/people/pair", code=CODE.lower(), role="guest")
