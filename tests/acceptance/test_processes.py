@@ -264,6 +264,15 @@ def test_restart_runs_the_same_command_anew_under_the_same_name(home: Home) -> N
     assert "not found" in home.run("restart", "nobody", code=2)
 
 
+def test_a_signal_is_sent_to_the_program_alone(home: Home) -> None:
+    id = home.start("--", "sh", "-c", "trap 'echo again' HUP; echo up; while :; do sleep 0.1; done")
+    home.until(id, "up")
+    assert "sent hup" in home.run("kill", "-s", "hup", id)
+    home.until(id, "again")
+    assert home.record(id)["state"] == "running"
+    assert "unknown signal" in home.run("kill", "-s", "nothing", id, code=2)
+
+
 def test_kill_leaves_nothing_of_the_tree(home: Home) -> None:
     stubborn = "trap '' TERM HUP INT; while :; do sleep 1; done"
     line = f'setsid sh -c "{stubborn}" & (sh -c "{stubborn}" &); echo ready; {stubborn}'

@@ -422,3 +422,24 @@ def test_a_conversation_is_forgotten_when_nothing_is_on_its_way(store: Store) ->
     assert texts(store, route.session) == ["one", "yes"], "what was said stays"
     assert not store.inbox.delete_conversation(KEY), "it is gone already"
     assert store._engine.transact([lambda tx: tx.run("SELECT count(*) FROM inbox")]) == [[(0,)]]
+
+
+def test_what_is_pending_in_conversations_is_described(store: Store, clock: Clock) -> None:
+    accept(store, "one")
+    accept(store, "two")
+    store.inbox.post(KEY, ADA, "on its way")
+    assert store.inbox.describe_conversations([KEY, "other"]) == {
+        KEY: (2, 0, 1, "a"),
+        "other": (0, 0, 0, None),
+    }
+    assert store.inbox.describe_conversations([]) == {}
+    clock.now += 10_000
+    assert store.inbox.describe_conversations([KEY])[KEY].holder is None
+
+
+def test_sent_messages_are_listed_in_pages(store: Store) -> None:
+    posted = [store.inbox.post(KEY, ADA, f"{number}") for number in range(5)]
+    first = store.inbox.list_by_state(["waiting"], 2)
+    assert [one.num for one in first] == [posted[4].num, posted[3].num]
+    rest = store.inbox.list_by_state(["waiting"], 10, before=first[-1].num)
+    assert [one.num for one in rest] == [one.num for one in posted[2::-1]]

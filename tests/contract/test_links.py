@@ -125,3 +125,13 @@ def test_jobs_and_facts_follow_a_link_and_are_separated_by_platform(store: Store
     assert list_facts(store, "phone") == ["rides a bike"]
     assert list_jobs(store, "ada") == ["backup"]
     assert list_jobs(store, "phone") == ["weather"]
+
+
+def test_all_links_are_listed(store: Store) -> None:
+    store.links.save_code(ADA, "ABCDEFGH", 600)
+    assert store.links.list_all() == []
+    store.routes.open("k", PHONE, owner="ada")
+    store.links.link(PHONE, "matrix:@ada:x", "ada", "phone")
+    assert [(one.platform, one.person) for one in store.links.list_all()] == [
+        ("pager", "matrix:@ada:x")
+    ]

@@ -99,3 +99,26 @@ def test_every_decision_is_logged_and_forgotten_in_time(store: Store, clock: Clo
     store.people.delete_old(50)
     assert [one.user_id for one in store.people.list_events()] == ["@bob:x"]
     assert {one.user_id for one in store.people.list()} == {"@ada:x", "@bob:x"}
+
+
+def test_people_are_listed_in_pages_and_requests_apart(store: Store, clock: Clock) -> None:
+    for number in range(5):
+        store.people.set_role("pager", f"{number}", "user")
+    assert ask(store, "@ada:x", "AAAAAAAA")
+    first = store.people.list(limit=2)
+    assert [one.user_id for one in first] == ["@ada:x", "0"]
+    rest = store.people.list(limit=10, after=(first[-1].platform, first[-1].user_id))
+    assert [one.user_id for one in rest] == ["1", "2", "3", "4"]
+    assert [one.user_id for one in store.people.list_requests()] == ["@ada:x"]
+    clock.now += 3601
+    assert store.people.list_requests() == []
+
+
+def test_usage_is_summed_for_a_day_and_in_total(store: Store) -> None:
+    usage = Usage(Tokens(input=10), Decimal("0.5"))
+    for day in ("2026-01-01", "2026-01-02", "2026-01-02"):
+        store.people.add_turn("matrix:@ada:x", day, usage)
+    sums = store.people.sum_usage(["matrix:@ada:x", "pager:7"], "2026-01-02")
+    assert sums["matrix:@ada:x"] == ((2, 20, Decimal("1.0")), (3, 30, Decimal("1.5")))
+    assert sums["pager:7"] == ((0, 0, Decimal(0)), (0, 0, Decimal(0)))
+    assert store.people.sum_usage([], "2026-01-02") == {}

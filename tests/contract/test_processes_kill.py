@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from rekindle.errors import InputClosed, InvalidInput
 from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.types import Watch
 from tests.contract.ways import elsewhere, lasting, trees
@@ -31,6 +33,21 @@ async def test_a_polite_program_may_clean_up_when_it_is_killed(
         killed = await processes.kill(one.id)
         assert (killed.state, killed.exit_code) == ("killed", 7)
         assert (await processes.read_log(one.id)).output == "up\nbye\n"
+
+
+@runs
+async def test_a_signal_reaches_the_program_and_only_that(kept: Kept) -> None:
+    async with kept() as processes:
+        one = await sh(processes, "trap 'echo got it' USR1; echo up; while :; do sleep 0.05; done")
+        await output_of(processes, one.id, "up")
+        await processes.signal(one.id, signal.SIGUSR1)
+        await output_of(processes, one.id, "got it")
+        assert (await processes.poll(one.id)).process.state == "running"
+        with pytest.raises(InvalidInput):
+            await processes.signal(one.id, 4000)
+        await processes.kill(one.id)
+        with pytest.raises(InputClosed):
+            await processes.signal(one.id, signal.SIGUSR1)
 
 
 @pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])

@@ -27,6 +27,7 @@ async def test_no_action_reaches_the_process_of_another_owner(kept: Kept) -> Non
             processes.read_log(id, owner=eve),
             processes.wait(id, 1, owner=eve),
             processes.kill(id, owner=eve),
+            processes.signal(id, 15, owner=eve),
             processes.write(id, "x", owner=eve),
             processes.submit(id, "x", owner=eve),
             processes.close_stdin(id, owner=eve),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -283,13 +282,3 @@ def _learn_now(config: Config, store: Store) -> None:
 def _to_sentence(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if text.endswith(".") else f"{text}."
-
-
-def get_login_name() -> str:
-    """Return the login name from the system, whatever the environment says."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a uid without an account
-        return str(os.getuid())

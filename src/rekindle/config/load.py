@@ -169,6 +169,16 @@ def get_home_and_env() -> tuple[Path, Mapping[str, str]]:
     return Path.home(), os.environ
 
 
+def get_login_name() -> str:
+    """Return the login name from the system, whatever the environment says."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a uid without an account
+        return str(os.getuid())
+
+
 def allows_color(env: Mapping[str, str] = os.environ) -> bool:
     """Return whether the user allows colored terminal output."""
     return not env.get("NO_COLOR") and env.get("TERM") != "dumb"

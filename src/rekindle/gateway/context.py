@@ -10,6 +10,7 @@ from rekindle.agent.persona import PersonaSettings
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.agent.turn import Advisor, TurnLimits
+from rekindle.config import Config, get_login_name
 from rekindle.learning.warm_start import WarmStarter
 from rekindle.routing.key import KeyParts, build_key, get_key_rule, join_key
 from rekindle.routing.reset_policy import get_policy
@@ -128,3 +129,9 @@ def derive_owner(key: str, source: Source) -> str:
     if source.platform != LOCAL:
         return key
     return join_key(KeyParts(LOCAL, "dm", user=source.user_id or None))
+
+
+def get_terminal_owner(config: Config) -> str:
+    """Return the owner of this user's terminal chats."""
+    user = config.chat.owner or get_login_name()
+    return derive_owner("", Source(LOCAL, "terminal", user_id=user))

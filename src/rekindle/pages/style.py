@@ -21,7 +21,7 @@ _LIGHT = """
 --user:#1f5fbf;--user-bg:#eef3fc;--user-line:#c9d9f5;--agent:#a8481a;
 --bad-line:#f0c9c6;--warn-line:#ecd9a8;--add:#e3f4e6;--add-mark:#b4e2bd;--del:#fde8e6;--del-mark:#f6bdb8;
 --keyword:#8a3ea8;--string:#1f7a3d;--comment:#716a61;--symbol:#1f5fbf;--number:#a04c00;
---c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378
+--c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378;--teal:#0d6e74
 """.strip()
 
 _DARK = """
@@ -31,7 +31,7 @@ _DARK = """
 --user:#86b2ff;--user-bg:#1b2536;--user-line:#2f4468;--agent:#f0a06a;
 --bad-line:#5a302c;--warn-line:#54441f;--add:#16301f;--add-mark:#28603a;--del:#3a1d1b;--del-mark:#74332e;
 --keyword:#d09be8;--string:#8fd3a3;--comment:#a0988d;--symbol:#86b2ff;--number:#f0a868;
---c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186
+--c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186;--teal:#6ccad2
 """.strip()
 
 TOKENS = f"""

@@ -87,7 +87,7 @@ class ProcessClient(operations.Processes):
         return await asyncio.to_thread(self._offline_reader.execute, request)
 
     handle_close_stdin = handle_resize = handle_unwatch = handle_ack_events = _call
-    handle_write = handle_submit = handle_watch = _call_once
+    handle_write = handle_submit = handle_watch = handle_signal = _call_once
 
     async def handle_restart(self, request: operations.RestartProcess) -> Process:
         env = os.environ if request.env is None else request.env

@@ -135,6 +135,12 @@ class KillProcess(ProcessOperation[Process], frozen=True):
     """Kill the whole process tree and return when nothing of it is left."""
 
 
+class SignalProcess(ProcessOperation[None], frozen=True):
+    """Send a signal to the program itself. Raise InputClosed if it has ended."""
+
+    number: int
+
+
 class RestartProcess(ProcessOperation[Process], frozen=True, kw_only=True):
     """Kill a process if it is live, and start its command again as a new process of the same name.
 
@@ -238,6 +244,7 @@ class Processes(ABC):
     read_log = OperationMethod(ReadLog)
     wait = OperationMethod(WaitForExit)
     kill = OperationMethod(KillProcess)
+    signal = OperationMethod(SignalProcess)
     restart = OperationMethod(RestartProcess)
     submit = OperationMethod(SubmitLine)
     close_stdin = OperationMethod(CloseStdin)

@@ -22,12 +22,11 @@ from rekindle.agent.toolkit import (
 from rekindle.agent.tools.tool import Approver, Tool, ToolContext
 from rekindle.agent.turn import Advisor
 from rekindle.cli.store_access import (
-    get_login_name,
     ignore_sigpipe,
     load_settings,
     open_for_writing,
 )
-from rekindle.config import Config, get_home_and_env
+from rekindle.config import Config, get_home_and_env, get_login_name
 from rekindle.errors import InvalidInput, InvalidSetting, NotFound, RekindleError, StoreError
 from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
 from rekindle.gateway.context import GatewayContext, derive_owner

@@ -16,14 +16,12 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.cli.store_access import load_settings, open_for_reading, open_for_writing
-from rekindle.errors import InvalidInput
 
 from .commands import group
 
 if TYPE_CHECKING:
     from rekindle.store.conversations.people import AccessEvent, Identity
 
-MAX_WRONG_CODES = 10  # per hour
 RoleOption = Annotated[
     str, typer.Option("--role", "-r", help="What they may do: owner, user or guest.")
 ]
@@ -48,9 +46,10 @@ def allow_user(
       rekindle gateway allow matrix:@ada:example.org --role owner
       rekindle gateway allow telegram:123456
     """
-    platform, user_id = _parse_user(user)
+    from rekindle.gateway.access import operator
+
     with open_for_writing(may_create=True) as store:
-        identity = store.people.set_role(platform, user_id, _check_role(role), name=name)
+        identity = operator.accept_user(store, user, role, name)
     print_line(f"{_format_who(identity)} may talk as {identity.role}.")
 
 
@@ -62,11 +61,10 @@ def deny_user(user: UserArgument) -> None:
     Examples:
       rekindle gateway deny telegram:123456
     """
-    from rekindle.store.conversations.people import DENIED
+    from rekindle.gateway.access import operator
 
-    platform, user_id = _parse_user(user)
     with open_for_writing(may_create=True) as store:
-        identity = store.people.set_role(platform, user_id, DENIED)
+        identity = operator.refuse_user(store, user)
     print_line(f"{_format_who(identity)} may not talk.")
 
 
@@ -85,13 +83,10 @@ def pair_user(
       rekindle gateway pair K7QM-2D9P
       rekindle gateway pair K7QM-2D9P --role owner
     """
+    from rekindle.gateway.access import operator
+
     with open_for_writing(may_create=True) as store:
-        if store.people.count_wrong_codes(3600.0) >= MAX_WRONG_CODES:
-            raise InvalidInput(
-                f"{MAX_WRONG_CODES} wrong codes within an hour: try again later, or use"
-                " `rekindle gateway allow`"
-            )
-        identity = store.people.approve(code, _check_role(role))
+        identity = operator.pair_user(store, code, role)
     print_line(f"{_format_who(identity)} may talk as {identity.role}.")
 
 
@@ -107,10 +102,12 @@ def list_people(
       rekindle gateway list
       rekindle gateway list --log
     """
+    from rekindle.gateway.access.operator import list_allowed
+
     with open_for_reading(refresh=False) as store:
         people = store.people.list()
         events = store.people.list_events() if log else []
-    by_settings = _list_from_settings()
+    by_settings = list_allowed(load_settings().gateway.allow)
     if json:
         result: dict[str, Any] = {
             "people": [_to_dict(one) for one in people],
@@ -134,28 +131,6 @@ def list_people(
         columns = (Column("user", flexible=True), Column("name"), Column("role"), Column("since"))
         rows = [(f"{one['user']}", "", f"{one['role']}", "settings") for one in by_settings]
         write_table(columns, [*rows, *map(_format_identity, people)])
-
-
-def _parse_user(text: str) -> tuple[str, str]:
-    platform, colon, user_id = text.partition(":")
-    if not colon or not platform or not user_id:
-        raise InvalidInput(f"{text!r:.80} is not PLATFORM:USER, such as telegram:123456")
-    return platform, user_id
-
-
-def _check_role(role: str) -> str:
-    from rekindle.gateway.access.rules import ROLES
-
-    if role not in ROLES:
-        raise InvalidInput(f"unknown role {role!r:.40}; use {', '.join(ROLES)}")
-    return role
-
-
-def _list_from_settings() -> list[dict[str, str]]:
-    from rekindle.gateway.access.rules import parse_allowed
-
-    allowed = parse_allowed(load_settings().gateway.allow)
-    return [{"user": f"{platform}:{id}", "role": role} for (platform, id), role in allowed.items()]
 
 
 def _to_dict(one: Identity) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from rekindle.cli.store_access import (
 from rekindle.types import Route, Usage, to_json_value
 
 if TYPE_CHECKING:
-    from rekindle.store.conversations.gateway_errors import GatewayError
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 group = typer.Typer(
@@ -40,7 +39,6 @@ group = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_HEALTH_SECONDS = 3.0
 _MAX_UNDELIVERABLE_SHOWN = 5
 _MAX_ERRORS_SHOWN = 5
 
@@ -81,15 +79,16 @@ def show_status(json: JsonOption = False) -> None:
       rekindle gateway status
       rekindle gateway status --json
     """
+    from rekindle.gateway.service.status import merge_errors, query_gateways
     from rekindle.store.conversations.inbox import InboundMessage
 
-    gateways = query_gateways()
+    gateways = query_gateways(load_settings().home)
     with open_for_reading(refresh=False) as store:
         counts, undeliverable = store.inbox.get_counts(), store.inbox.list_undeliverable()
         active = store.routes.list(active_minutes=24 * 60, limit=100_000)
         errors = store.gateway_errors.list()
     active_count, usage = len(active), _sum_usage(active)
-    errors = _merge_errors(gateways, errors)
+    errors = merge_errors(gateways, errors)
     if json:
         result = {"gateways": gateways, "messages": counts._asdict(), "active_routes": active_count,
                 "usage": usage_to_dict(usage),
@@ -158,28 +157,6 @@ def list_routes(
     write_table(columns, [_format_route(route, time.time()) for route in found])
 
 
-def query_gateways() -> list[dict[str, Any]]:
-    """Query the gateways that run in this home."""
-    from rekindle.gateway.service.instance import list_running_instances
-
-    return [_query_health(note) for note in list_running_instances(load_settings().home)]
-
-
-def _query_health(instance: dict[str, object]) -> dict[str, Any]:
-    """Query the health of a gateway; report it as unreachable if it does not answer."""
-    import json
-    from urllib.error import URLError
-    from urllib.request import urlopen
-
-    try:
-        with urlopen(
-            f"http://127.0.0.1:{instance['port']}/health", timeout=_HEALTH_SECONDS
-        ) as page:
-            return {**instance, **json.load(page)}
-    except (OSError, URLError, ValueError) as error:
-        return {**instance, "status": "unreachable", "error": str(error)}
-
-
 def _undeliverable_to_dict(one: InboundMessage | OutboundMessage) -> dict[str, Any]:
     from rekindle.store.conversations.inbox import InboundMessage
 
@@ -187,15 +164,6 @@ def _undeliverable_to_dict(one: InboundMessage | OutboundMessage) -> dict[str, A
     direction = "inbound" if isinstance(one, InboundMessage) else "outbound"
     result = {"key": one.key, "direction": direction, "reason": one.reason, "time": one.time}
     return {**result, "text": text[:200]}
-
-
-def _merge_errors(
-    gateways: list[dict[str, Any]], stored: list[GatewayError]
-) -> list[dict[str, Any]]:
-    """Return the stored errors and those that gateways could not store yet, newest first."""
-    waiting = [error for one in gateways for error in one.pop("errors", ())]
-    found = [*waiting, *(one._asdict() for one in stored)]
-    return sorted(found, key=lambda error: -error["time"])
 
 
 def _format_error(error: dict[str, Any]) -> str:

@@ -18,7 +18,6 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.cli.store_access import (
-    get_login_name,
     load_settings,
     open_for_reading,
     open_for_writing,
@@ -176,13 +175,9 @@ def show_history(
 
 
 def _get_own_name() -> str:
-    """Return the owner of this user's terminal chats."""
-    from rekindle.gateway.context import derive_owner
-    from rekindle.routing.source import LOCAL
-    from rekindle.types import Source
+    from rekindle.gateway.context import get_terminal_owner
 
-    user = load_settings().chat.owner or get_login_name()
-    return derive_owner("", Source(LOCAL, "terminal", user_id=user))
+    return get_terminal_owner(load_settings())
 
 
 def _print_fact(done: str, fact: Fact, json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -234,8 +234,6 @@ def _print_run(job: ScheduledJob, run: JobRun) -> None:
 
 
 def _list_running_platforms() -> list[str]:
-    """Return the platforms of the gateways that run in this home."""
-    from rekindle.cli.gateway.commands import query_gateways
+    from rekindle.gateway.service.status import list_running_platforms
 
-    found: list[Any] = [name for one in query_gateways() for name in one.get("platforms", ())]
-    return [str(name) for name in found]
+    return list_running_platforms(load_settings().home)

@@ -23,7 +23,8 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.cli.store_access import load_settings
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.errors import InvalidInput
+from rekindle.processes.lookup import describe_state, find_process, parse_signal
 
 if TYPE_CHECKING:
     from rekindle.processes.operations import Processes
@@ -89,7 +90,7 @@ def start_process(
 
     async def start_command(processes: Processes) -> Process:
         chosen = owner or _get_user_name()
-        other = await _find_process(processes, after, chosen) if after else None
+        other = await find_process(processes, after, chosen) if after else None
         return await processes.start(
             command,
             owner=chosen,
@@ -164,7 +165,7 @@ def logs(
         raise typer.BadParameter("--json and --follow cannot be combined")
 
     async def print_output(processes: Processes) -> None:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         if json:
             output = await processes.read_log(one.id, owner=owner, tail=tail)
             print_json(output)
@@ -226,7 +227,7 @@ def wait(
     """
 
     async def wait_for_end(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         end = None if timeout is None else time.monotonic() + timeout
         while one.live:
             left = 60.0 if end is None else end - time.monotonic()
@@ -250,6 +251,12 @@ def wait(
 
 def kill(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes to kill.")],
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            "--signal", "-s", metavar="NAME", help="Only send this signal to the program itself."
+        ),
+    ] = None,
     owner: ProcessOwnerOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -258,18 +265,25 @@ def kill(
     \b
     Examples:
       rekindle kill p3f2a91c0
+      rekindle kill --signal INT build
     """
+    number = None if signal is None else parse_signal(signal)
 
     async def kill_all(processes: Processes) -> list[Process]:
-        chosen = [await _find_process(processes, id, owner) for id in ids]
-        return [await processes.kill(one.id, owner=owner) for one in chosen]
+        chosen = [await find_process(processes, id, owner) for id in ids]
+        if number is None:
+            return [await processes.kill(one.id, owner=owner) for one in chosen]
+        for one in chosen:
+            await processes.signal(one.id, number, owner=owner)
+        return chosen
 
     ended = _run_with_client(kill_all)
     if json:
         write_json_array(ended)
     else:
         for one in ended:
-            print_line(f"{one.id}: {_describe_end(one)}")
+            done = _describe_end(one) if number is None else f"sent {signal}"
+            print_line(f"{one.id}: {done}")
 
 
 def restart(
@@ -290,7 +304,7 @@ def restart(
     extra_env = dict(_parse_env_pair(each) for each in env or ())
 
     async def restart_command(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         return await processes.restart(one.id, owner=owner, env=_extend_env(extra_env))
 
     started = _run_with_client(restart_command)
@@ -322,7 +336,7 @@ def send(
         raise typer.BadParameter("pass a text to send, or --eof to close the input")
 
     async def send_input(processes: Processes) -> tuple[int, int]:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         written = total = 0
         if text is not None:
             write_text = processes.write if no_enter else processes.submit
@@ -348,7 +362,7 @@ def attach(id: ProcessIdArgument, owner: ProcessOwnerOption = None) -> None:
     from .attach import attach_terminal
 
     async def attach_to_process(processes: Processes) -> Process:
-        one = await _find_process(processes, id, owner)
+        one = await find_process(processes, id, owner)
         return await attach_terminal(processes, one, owner)
 
     one = _run_with_client(attach_to_process)
@@ -377,26 +391,6 @@ def _run_with_client(operation: Callable[[Processes], Awaitable[T]]) -> T:
             return await operation(processes)
 
     return asyncio.run(run_operation())
-
-
-async def _find_process(processes: Processes, id: str, owner: str | None) -> Process:
-    """Return the process with this id or name, or the only one whose id starts with it.
-
-    Of several with the same name, that is the one that runs, or else the one that ran last.
-    """
-    known = await processes.list(owner=owner)
-    named = [one for one in known if id and one.name == id]
-    chosen = (
-        [one for one in known if one.id == id]
-        or [one for one in named if one.live]
-        or named[-1:]
-        or [one for one in known if id and one.id.startswith(id)]
-    )
-    if len(chosen) == 1:
-        return chosen[0]
-    if chosen:
-        raise NotFound(f"Ambiguous process id {id!r}: {', '.join(one.id for one in chosen[:10])}")
-    raise NotFound(f"Process not found: {id!r}. List processes with `rekindle ps --all`.")
 
 
 def _parse_env_pair(text: str) -> tuple[str, str]:
@@ -439,7 +433,7 @@ def _write_processes(found: list[Process]) -> None:
             (
                 one.id,
                 *([one.name] if has_names else []),
-                _format_state(one),
+                describe_state(one),
                 one.command,
                 one.owner,
                 _format_duration(_get_age(one, now)),
@@ -448,12 +442,6 @@ def _write_processes(found: list[Process]) -> None:
             for one in found
         ),
     )
-
-
-def _format_state(one: Process) -> str:
-    if one.state == "exited":
-        return "exited ?" if one.exit_code is None else f"exited {one.exit_code}"
-    return f"waiting for {one.after}" if one.state == "waiting" else one.state
 
 
 def _describe_end(one: Process) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import secrets
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -331,6 +332,11 @@ class ProcessRegistry(operations.Processes):
         entry = self._get_entry(request)
         await self._lifecycle.kill(entry)
         return self._to_process(entry)
+
+    async def handle_signal(self, request: operations.SignalProcess) -> None:
+        if request.number not in signal.valid_signals():
+            raise InvalidInput(f"{request.number} is not the number of a signal")
+        await self._lifecycle.require_running(self._get_entry(request)).signal(request.number)
 
     async def handle_restart(self, request: operations.RestartProcess) -> Process:
         entry = self._get_entry(request)

@@ -40,6 +40,7 @@ from .message_rows import (
     OUTBOX_ROWS,
     SEND_LEASE_PREFIX,
     AcceptResult,
+    ConversationState,
     InboundMessage,
     MessageCounts,
     OutboundMessage,
@@ -327,6 +328,39 @@ class Inbox(Outbox):
         return MessageCounts(
             inbound_counts.get("waiting", 0), inbound_counts.get("running", 0), unsent_count, failed
         )
+
+    def describe_conversations(self, keys: Sequence[str]) -> dict[str, ConversationState]:
+        """Return what is pending in these conversations, by key; nothing is for most."""
+        escaped = [escape_text(key) for key in keys]
+        marks, now = ", ".join("?" * len(keys)), self._clock()
+        states = {key: ConversationState() for key in keys}
+        if not states:
+            return {}
+        with self._engine.begin_read() as tx:
+            inbound = tx.run(
+                "SELECT key, state, count(*) FROM inbox WHERE state IN ('waiting', 'running')"
+                f" AND key IN ({marks}) GROUP BY key, state",
+                escaped,
+            )
+            outbound = tx.run(
+                f"SELECT key, count(*) FROM outbox WHERE key IN ({marks}) AND state = 'waiting'"
+                " GROUP BY key",
+                escaped,
+            )
+            leases = tx.run(
+                f"SELECT key, instance FROM leases WHERE key IN ({marks}) AND expires > ?",
+                (*escaped, now),
+            )
+        for key, state, count in inbound:
+            key = unescape_text(key)
+            states[key] = states[key]._replace(**{state: count})
+        for key, count in outbound:
+            key = unescape_text(key)
+            states[key] = states[key]._replace(unsent=count)
+        for key, instance in leases:
+            key = unescape_text(key)
+            states[key] = states[key]._replace(holder=unescape_text(instance))
+        return states
 
     def list_undeliverable(self, limit: int = 20) -> list[InboundMessage | OutboundMessage]:
         """Return undeliverable messages, newest first; each has a reason."""

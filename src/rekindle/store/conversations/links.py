@@ -54,6 +54,14 @@ class Links(StorePart):
         )
         return [_read_identity(row) for row in rows]
 
+    def list_all(self, limit: int = 200) -> list[LinkedIdentity]:
+        """Return linked identities, by the person they belong to."""
+        rows = self._select(
+            f"SELECT {_COLUMNS} FROM links WHERE person IS NOT NULL ORDER BY person, platform LIMIT ?",
+            (limit,),
+        )
+        return [_read_identity(row) for row in rows]
+
     def save_code(self, chat: Source, code: str, seconds: float) -> None:
         """Save the code that an identity made; it replaces an earlier one."""
         now = self._clock()

@@ -76,6 +76,15 @@ class MessageCounts(NamedTuple):
     undeliverable: int = 0
 
 
+class ConversationState(NamedTuple):
+    """What is pending in a conversation, and the gateway that works on it, if one does."""
+
+    waiting: int = 0
+    running: int = 0
+    unsent: int = 0
+    holder: str | None = None
+
+
 def escape_optional(text: str | None) -> str | None:
     """Escape a text for storage; None stays None."""
     return None if text is None else escape_text(text)

@@ -143,12 +143,15 @@ class Outbox(StorePart):
             )
         )
 
-    def list_by_state(self, states: Sequence[str], limit: int = 30) -> list[OutboundMessage]:
-        """Return outbound messages in these states, newest first."""
+    def list_by_state(
+        self, states: Sequence[str], limit: int = 30, *, before: int | None = None
+    ) -> list[OutboundMessage]:
+        """Return outbound messages in these states, newest first; `before` is a number."""
         marks = ", ".join("?" * len(states))
+        condition, numbers = ("", []) if before is None else (" AND num < ?", [before])
         with self._engine.begin_read() as tx:
-            rest = f"WHERE state IN ({marks}) ORDER BY num DESC LIMIT ?"
-            return OUTBOX_ROWS.find(tx, rest, (*states, limit))
+            rest = f"WHERE state IN ({marks}){condition} ORDER BY num DESC LIMIT ?"
+            return OUTBOX_ROWS.find(tx, rest, (*states, *numbers, limit))
 
     def requeue_failed(self, nums: Sequence[int] | None = None) -> int:
         """Queue failed messages again, all or those with these numbers; return how many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -67,9 +68,27 @@ class People(StorePart):
         )
         return _read_identity(rows[0]) if rows else None
 
-    def list(self) -> list[Identity]:
-        """Return everybody who is known, has asked, or is denied."""
-        rows = self._select(f"SELECT {_COLUMNS} FROM people ORDER BY platform, user_id", ())
+    def list(
+        self, *, limit: int | None = None, after: tuple[str, str] = ("", "")
+    ) -> list[Identity]:
+        """Return everybody who is known, has asked, or is denied, in order of platform and user.
+
+        `after` is the platform and the user id of the last one that was seen.
+        """
+        rows = self._select(
+            f"SELECT {_COLUMNS} FROM people WHERE (platform, user_id) > (?, ?)"
+            " ORDER BY platform, user_id" + ("" if limit is None else " LIMIT ?"),
+            (*map(escape_text, after), *([] if limit is None else [limit])),
+        )
+        return [_read_identity(row) for row in rows]
+
+    def list_requests(self, limit: int = 100) -> list[Identity]:
+        """Return who waits to be paired, those who asked last first."""
+        rows = self._select(
+            f"SELECT {_COLUMNS} FROM people WHERE code IS NOT NULL AND role IS NULL AND expires > ?"
+            " ORDER BY asked DESC LIMIT ?",
+            (self._clock(), limit),
+        )
         return [_read_identity(row) for row in rows]
 
     def has_anyone(self) -> bool:
@@ -179,6 +198,29 @@ class People(StorePart):
             return DailyUsage()
         turns, tokens, cost = rows[0]
         return DailyUsage(turns, tokens, Decimal(cost) / NANO)
+
+    def sum_usage(
+        self, people: Sequence[str], day: str
+    ) -> dict[str, tuple[DailyUsage, DailyUsage]]:
+        """Return what each of these people used on a day, and in all the days that are kept."""
+        sums = {person: (DailyUsage(), DailyUsage()) for person in people}
+        if not sums:
+            return {}
+        rows = self._select(
+            "SELECT person, sum(turns), sum(tokens), sum(cost_nano),"
+            " sum(CASE WHEN day = ? THEN turns ELSE 0 END),"
+            " sum(CASE WHEN day = ? THEN tokens ELSE 0 END),"
+            " sum(CASE WHEN day = ? THEN cost_nano ELSE 0 END) FROM person_usage"
+            f" WHERE person IN ({', '.join('?' * len(people))}) GROUP BY person",
+            (day, day, day, *map(escape_text, people)),
+        )
+        for person, *figures in rows:
+            turns, tokens, cost, *today = map(int, figures)
+            sums[unescape_text(person)] = (
+                DailyUsage(today[0], today[1], Decimal(today[2]) / NANO),
+                DailyUsage(turns, tokens, Decimal(cost) / NANO),
+            )
+        return sums
 
     # -- log
 

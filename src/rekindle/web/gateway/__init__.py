@@ -1,0 +1,1 @@
+"""What the pages about the gateway show, and what its operator can change there."""

@@ -1,0 +1,1 @@
+"""Follow the output of background processes for pages."""
