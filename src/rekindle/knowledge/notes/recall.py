@@ -46,11 +46,11 @@ MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
-MIN_COMMAND_PROBABILITY = 0.35
-MIN_FILE_PROBABILITY = 0.2
+MIN_COMMAND_PROBABILITY = 0.4
+MIN_FILE_PROBABILITY = 0.15
 MIN_EARLY_PROBABILITY = 0.2  # of a command in a project with few sessions, in which little is known
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
-MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
+MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
 
 
