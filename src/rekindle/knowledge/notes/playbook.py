@@ -61,7 +61,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     wishes: tuple[Wish, ...] = ()
     command_shift: float = 0.0  # of the estimates for this project, see `estimate_shift`
     file_shift: float = 0.0
-    command_files: tuple[PlaybookItem, ...] = ()  # that only commands and patches used
+    command_files: tuple[PlaybookItem, ...] = ()  # that commands and patches used, with all uses
     command_file_shift: float = 0.0
 
 
@@ -80,9 +80,9 @@ def build_playbook(
     sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
     commands = tuple(_collect_commands(newest, is_trusted))
     files = tuple(_collect_files([one.files for one in newest]))
-    known = {one.name for one in files}
-    others = _collect_files([one.command_files for one in newest])
-    command_files = tuple(one for one in others if one.name not in known)
+    by_commands = {use.path for one in newest for use in one.command_files}
+    uses = _collect_files([(*one.files, *one.command_files) for one in newest])
+    command_files = tuple(one for one in uses if one.name in by_commands)
     return Playbook(
         sessions=sessions,
         commands=commands,

@@ -48,7 +48,7 @@ MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent 
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
 MIN_FILE_PROBABILITY = 0.15
-MIN_EARLY_PROBABILITY = 0.2  # of a command in a project with few sessions, in which little is known
+MIN_EARLY_PROBABILITY = 0.2  # of a command where no other is likelier, or with few sessions
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
 MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
@@ -84,18 +84,7 @@ def recall_start(
     if not playbook.sessions:
         return _render_start(playbook, added)
     scorer = Scorer(playbook.sessions, hash_words(request), request)
-    is_early = len(playbook.sessions) < MIN_EARLIER_SESSIONS
-    commands = _choose_items(
-        scorer.describe_items(add_name_words(playbook.commands)),
-        playbook.commands,
-        _Limits(
-            COMMAND_WEIGHTS,
-            MIN_EARLY_PROBABILITY if is_early else MIN_COMMAND_PROBABILITY,
-            playbook.command_shift,
-            MAX_COMMANDS,
-            MIN_FITTING_SHARE,
-        ),
-    )
+    commands = _choose_commands(scorer, playbook)
     files = _choose_items(
         scorer.describe_items(add_name_words(playbook.files)),
         playbook.files,
@@ -104,7 +93,7 @@ def recall_start(
     command_files = _choose_items(
         scorer.describe_items(add_name_words(playbook.command_files)),
         playbook.command_files,
-        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.command_file_shift, MAX_COMMAND_FILES),
+        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
     )
     likely = {one.item.name for one in commands}
     routine = (
@@ -120,14 +109,34 @@ def recall_start(
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
-    if command_files:
-        notes.append(describe_command_files([one.item for one in command_files], playbook))
+    named = {one.item.name for one in files}
+    others = [one.item for one in command_files if one.item.name not in named]
+    if others:
+        notes.append(describe_command_files(others[:MAX_COMMAND_FILES], playbook))
     missing = decisions.pinned - {note.id for note in notes}
     pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
     excluded = decisions.retired | known
     notes = [note for note in [*pinned, *notes] if note.id not in excluded]
     notes.sort(key=lambda note: (_KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
     return _render_start(playbook, [*added, *notes])
+
+
+def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
+    """Return the commands that are likely; where none is, those that may be."""
+    described = scorer.describe_items(add_name_words(playbook.commands))
+    limits = _Limits(
+        COMMAND_WEIGHTS,
+        MIN_COMMAND_PROBABILITY,
+        playbook.command_shift,
+        MAX_COMMANDS,
+        MIN_FITTING_SHARE,
+    )
+    chosen = _choose_items(described, playbook.commands, limits)
+    if chosen and len(playbook.sessions) >= MIN_EARLIER_SESSIONS:
+        return chosen
+    return _choose_items(
+        described, playbook.commands, limits._replace(probability=MIN_EARLY_PROBABILITY)
+    )
 
 
 def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
