@@ -48,6 +48,7 @@ MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent 
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
 MIN_FILE_PROBABILITY = 0.15
+MIN_COMMAND_FILE_PROBABILITY = 0.25  # these estimates are less certain
 MIN_EARLY_PROBABILITY = 0.2  # of a command where no other is likelier, or with few sessions
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
 MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
@@ -93,7 +94,9 @@ def recall_start(
     command_files = _choose_items(
         scorer.describe_items(add_name_words(playbook.command_files)),
         playbook.command_files,
-        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
+        _Limits(
+            FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES
+        ),
     )
     likely = {one.item.name for one in commands}
     routine = (
