@@ -24,7 +24,7 @@ from .note import (
     list_notes,
 )
 from .playbook import KnownFix, Playbook
-from .records import PlaybookItem, hash_words
+from .records import Fix, PlaybookItem, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
@@ -44,7 +44,7 @@ MAX_COMMAND_FILES = 8  # told in one note
 MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
-MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
+MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
 MIN_FILE_PROBABILITY = 0.15
@@ -94,9 +94,7 @@ def recall_start(
     command_files = _choose_items(
         scorer.describe_items(add_name_words(playbook.command_files)),
         playbook.command_files,
-        _Limits(
-            FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES
-        ),
+        _Limits(FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
     )
     likely = {one.item.name for one in commands}
     routine = (
@@ -144,18 +142,31 @@ def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
 
 def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
     """Return the fixes of likely commands that several independent sessions needed, the latest first."""
-
-    def count_requests(one: KnownFix) -> int:
-        return len({playbook.sessions[number].words for number in one.sessions})
-
-    common = [
-        one
-        for one in playbook.fixes
-        if one.fix.is_informative
-        and one.fix.key in likely
-        and count_requests(one) >= MIN_FIX_SESSIONS
-    ]
+    groups: dict[tuple[object, ...], list[KnownFix]] = {}
+    for one in playbook.fixes:
+        if one.fix.is_informative and one.fix.key in likely:
+            groups.setdefault(_describe_change(one.fix), []).append(one)
+    common: list[KnownFix] = []
+    for fixes in groups.values():
+        times = {
+            (playbook.sessions[number].words, one.fix.failed_text)
+            for one in fixes
+            for number in one.sessions
+        }
+        if len(times) >= MIN_FIX_SESSIONS:
+            latest = max(fixes, key=lambda one: one.sessions[-1])
+            sessions = sorted({number for one in fixes for number in one.sessions})
+            common.append(KnownFix(latest.fix, tuple(sessions)))
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _describe_change(fix: Fix) -> tuple[object, ...]:
+    """Return what fixes have in common that change a command in the same way, whatever it ran on."""
+    added = {*fix.fixed_text.split()} - {*fix.failed_text.split()}
+    options = frozenset(word for word in added if word[0] == "-" or "=" in word)
+    if options and not fix.steps and fix.fixed_folder == fix.failed_folder:
+        return fix.key, options
+    return fix.key, fix.failed_text, fix.fixed_text, fix.fixed_folder, fix.steps
 
 
 def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
