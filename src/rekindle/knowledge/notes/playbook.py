@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.knowledge.wishes.records import Wish
 
-from .programs import get_program, is_known_program, says_something
+from .programs import get_program, is_known_program, is_worth_telling
 from .records import (
     ArgumentUse,
     CommandForms,
@@ -132,7 +132,7 @@ def _collect_commands(
         for key, found in _group_arguments(one).items():
             arguments.setdefault(key, Counter()).update(found)
         for use in one.commands:
-            if not is_trusted(use.text, use.key) or not says_something(use.text):
+            if not is_trusted(use.text, use.key) or not is_worth_telling(use.text):
                 continue
             total = totals.setdefault(use.key, [0, 0])
             total[0] += use.worked
@@ -248,9 +248,9 @@ def _collect_fixes(
     known: dict[Fix, tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
-            if not is_trusted(fix.fixed_text, fix.key) or not says_something(fix.fixed_text):
+            if not is_trusted(fix.fixed_text, fix.key) or not is_worth_telling(fix.fixed_text):
                 continue
-            if not all(is_trusted(step, step) and says_something(step) for step in fix.steps):
+            if not all(is_trusted(step, step) and is_worth_telling(step) for step in fix.steps):
                 continue
             identity = msgspec.structs.replace(fix, look=())
             _, sessions = known.setdefault(identity, (fix, []))

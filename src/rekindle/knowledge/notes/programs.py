@@ -51,7 +51,7 @@ def get_program(key: str) -> str:
     return key.partition(" ")[0]
 
 
-def says_something(form: str) -> bool:
+def is_worth_telling(form: str) -> bool:
     """Return whether a form says more than that an interpreter ran what is not kept."""
     program, *words = form.split(" ")
     if program.rsplit("/", 1)[-1] not in INTERPRETERS:
