@@ -20,6 +20,7 @@ from .harmless import (
     keep_path,
     keep_value,
 )
+from .programs import INTERPRETERS
 
 MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
@@ -62,7 +63,6 @@ _DEEP_WORDS = split_words(
     """
 )
 _PATTERN_FIRST = split_words("rg grep egrep fgrep sed awk jq yq fd")
-_INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 
 
 class CommandForm(NamedTuple):
@@ -177,7 +177,7 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
         kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []
         index += 1
-    if index >= len(words) or not _PROGRAM.fullmatch(words[index]):
+    if index >= len(words) or not _PROGRAM.fullmatch(words[index]) or words[index][0] == "-":
         return None
     program = words[index].rsplit("/", 1)[-1] if words[index][0] == "/" else words[index]
     name = program.rsplit("/", 1)[-1]
@@ -191,7 +191,7 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
 def _read_arguments(name: str, program: str, words: list[str], root: str) -> tuple[str, list[str]]:
     """Return the key of a command and its arguments with slots."""
     key, shown = [name], list[str]()
-    depth = 0 if name in _EVERYDAY or name in _INTERPRETERS else 1
+    depth = 0 if name in _EVERYDAY or name in INTERPRETERS else 1
     takes_value = False
     for word in words[:24]:
         if word in ("-", "--"):
@@ -213,7 +213,7 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
             depth = int(word in _DEEP_WORDS)
             continue
         path = _keep_argument_path(word.strip("'\""), root)
-        if path and name in _INTERPRETERS and len(key) == 1 and not takes_value:
+        if path and name in INTERPRETERS and len(key) == 1 and not takes_value:
             key.append(path)
         depth = depth if takes_value else 0
         shown.append(path or keep_value(word))

@@ -298,13 +298,11 @@ def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
 def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
     """Return the files of the same folder that most sessions used: the one looked for may be there."""
     folder, sign, _ = path.rpartition("/")
-    beside = [
-        one
-        for one in (*playbook.files, *playbook.command_files)
-        if sign and one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1])
-    ]
-    beside.sort(key=lambda one: (-len(one.sessions), one.name))
-    return [one.name for one in beside[:MAX_SIMILAR_PATHS]]
+    sessions: dict[str, int] = {}
+    for one in (*playbook.files, *playbook.command_files) if sign else ():
+        if one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1]):
+            sessions[one.name] = max(len(one.sessions), sessions.get(one.name, 0))
+    return sorted(sessions, key=lambda name: (-sessions[name], name))[:MAX_SIMILAR_PATHS]
 
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:

@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.knowledge.wishes.records import Wish
 
-from .programs import get_program, is_known_program
+from .programs import get_program, is_known_program, is_worth_telling
 from .records import (
     ArgumentUse,
     CommandForms,
@@ -61,7 +61,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     wishes: tuple[Wish, ...] = ()
     command_shift: float = 0.0  # of the estimates for this project, see `estimate_shift`
     file_shift: float = 0.0
-    command_files: tuple[PlaybookItem, ...] = ()  # that only commands and patches used
+    command_files: tuple[PlaybookItem, ...] = ()  # that commands and patches used, with all uses
     command_file_shift: float = 0.0
 
 
@@ -80,9 +80,9 @@ def build_playbook(
     sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
     commands = tuple(_collect_commands(newest, is_trusted))
     files = tuple(_collect_files([one.files for one in newest]))
-    known = {one.name for one in files}
-    others = _collect_files([one.command_files for one in newest])
-    command_files = tuple(one for one in others if one.name not in known)
+    by_commands = {use.path for one in newest for use in one.command_files}
+    uses = _collect_files([(*one.files, *one.command_files) for one in newest])
+    command_files = tuple(one for one in uses if one.name in by_commands)
     return Playbook(
         sessions=sessions,
         commands=commands,
@@ -132,7 +132,7 @@ def _collect_commands(
         for key, found in _group_arguments(one).items():
             arguments.setdefault(key, Counter()).update(found)
         for use in one.commands:
-            if not is_trusted(use.text, use.key):
+            if not is_trusted(use.text, use.key) or not is_worth_telling(use.text):
                 continue
             total = totals.setdefault(use.key, [0, 0])
             total[0] += use.worked
@@ -248,9 +248,9 @@ def _collect_fixes(
     known: dict[Fix, tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
-            if not is_trusted(fix.fixed_text, fix.key):
+            if not is_trusted(fix.fixed_text, fix.key) or not is_worth_telling(fix.fixed_text):
                 continue
-            if not all(is_trusted(step, step) for step in fix.steps):
+            if not all(is_trusted(step, step) and is_worth_telling(step) for step in fix.steps):
                 continue
             identity = msgspec.structs.replace(fix, look=())
             _, sessions = known.setdefault(identity, (fix, []))

@@ -37,6 +37,9 @@ _KNOWN_PROGRAMS = split_words(
     """
 )
 
+INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
+_SCRIPT_OPTIONS = split_words("- -- -c -e -lc -p -r -s")  # what follows is the script itself
+
 
 def is_known_program(key: str) -> bool:
     """Return whether the program of a command's key is one that a note may name."""
@@ -46,3 +49,11 @@ def is_known_program(key: str) -> bool:
 def get_program(key: str) -> str:
     """Return the program of a command's key."""
     return key.partition(" ")[0]
+
+
+def is_worth_telling(form: str) -> bool:
+    """Return whether a form says more than that an interpreter ran what is not kept."""
+    program, *words = form.split(" ")
+    if program.rsplit("/", 1)[-1] not in INTERPRETERS:
+        return True
+    return not all(word[0] == "<" or word in _SCRIPT_OPTIONS for word in words)

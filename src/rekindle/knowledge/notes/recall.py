@@ -24,7 +24,7 @@ from .note import (
     list_notes,
 )
 from .playbook import KnownFix, Playbook
-from .records import PlaybookItem, hash_words
+from .records import Fix, PlaybookItem, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
@@ -44,13 +44,14 @@ MAX_COMMAND_FILES = 8  # told in one note
 MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
-MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
+MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
-MIN_COMMAND_PROBABILITY = 0.35
-MIN_FILE_PROBABILITY = 0.2
-MIN_EARLY_PROBABILITY = 0.2  # of a command in a project with few sessions, in which little is known
+MIN_COMMAND_PROBABILITY = 0.4
+MIN_FILE_PROBABILITY = 0.15
+MIN_COMMAND_FILE_PROBABILITY = 0.25  # these estimates are less certain
+MIN_EARLY_PROBABILITY = 0.2  # of a command where no other is likelier, or with few sessions
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
-MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
+MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
 
 
@@ -84,18 +85,7 @@ def recall_start(
     if not playbook.sessions:
         return _render_start(playbook, added)
     scorer = Scorer(playbook.sessions, hash_words(request), request)
-    is_early = len(playbook.sessions) < MIN_EARLIER_SESSIONS
-    commands = _choose_items(
-        scorer.describe_items(add_name_words(playbook.commands)),
-        playbook.commands,
-        _Limits(
-            COMMAND_WEIGHTS,
-            MIN_EARLY_PROBABILITY if is_early else MIN_COMMAND_PROBABILITY,
-            playbook.command_shift,
-            MAX_COMMANDS,
-            MIN_FITTING_SHARE,
-        ),
-    )
+    commands = _choose_commands(scorer, playbook)
     files = _choose_items(
         scorer.describe_items(add_name_words(playbook.files)),
         playbook.files,
@@ -104,7 +94,7 @@ def recall_start(
     command_files = _choose_items(
         scorer.describe_items(add_name_words(playbook.command_files)),
         playbook.command_files,
-        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.command_file_shift, MAX_COMMAND_FILES),
+        _Limits(FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
     )
     likely = {one.item.name for one in commands}
     routine = (
@@ -120,8 +110,10 @@ def recall_start(
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
-    if command_files:
-        notes.append(describe_command_files([one.item for one in command_files], playbook))
+    named = {one.item.name for one in files}
+    others = [one.item for one in command_files if one.item.name not in named]
+    if others:
+        notes.append(describe_command_files(others[:MAX_COMMAND_FILES], playbook))
     missing = decisions.pinned - {note.id for note in notes}
     pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
     excluded = decisions.retired | known
@@ -130,20 +122,51 @@ def recall_start(
     return _render_start(playbook, [*added, *notes])
 
 
+def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
+    """Return the commands that are likely; where none is, those that may be."""
+    described = scorer.describe_items(add_name_words(playbook.commands))
+    limits = _Limits(
+        COMMAND_WEIGHTS,
+        MIN_COMMAND_PROBABILITY,
+        playbook.command_shift,
+        MAX_COMMANDS,
+        MIN_FITTING_SHARE,
+    )
+    chosen = _choose_items(described, playbook.commands, limits)
+    if chosen and len(playbook.sessions) >= MIN_EARLIER_SESSIONS:
+        return chosen
+    return _choose_items(
+        described, playbook.commands, limits._replace(probability=MIN_EARLY_PROBABILITY)
+    )
+
+
 def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
     """Return the fixes of likely commands that several independent sessions needed, the latest first."""
-
-    def count_requests(one: KnownFix) -> int:
-        return len({playbook.sessions[number].words for number in one.sessions})
-
-    common = [
-        one
-        for one in playbook.fixes
-        if one.fix.is_informative
-        and one.fix.key in likely
-        and count_requests(one) >= MIN_FIX_SESSIONS
-    ]
+    groups: dict[tuple[object, ...], list[KnownFix]] = {}
+    for one in playbook.fixes:
+        if one.fix.is_informative and one.fix.key in likely:
+            groups.setdefault(_describe_change(one.fix), []).append(one)
+    common: list[KnownFix] = []
+    for fixes in groups.values():
+        times = {
+            (playbook.sessions[number].words, one.fix.failed_text)
+            for one in fixes
+            for number in one.sessions
+        }
+        if len(times) >= MIN_FIX_SESSIONS:
+            latest = max(fixes, key=lambda one: one.sessions[-1])
+            sessions = sorted({number for one in fixes for number in one.sessions})
+            common.append(KnownFix(latest.fix, tuple(sessions)))
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _describe_change(fix: Fix) -> tuple[object, ...]:
+    """Return what fixes have in common that change a command in the same way, whatever it ran on."""
+    added = {*fix.fixed_text.split()} - {*fix.failed_text.split()}
+    options = frozenset(word for word in added if word[0] == "-" or "=" in word)
+    if options and not fix.steps and fix.fixed_folder == fix.failed_folder:
+        return fix.key, options
+    return fix.key, fix.failed_text, fix.fixed_text, fix.fixed_folder, fix.steps
 
 
 def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:

@@ -34,6 +34,8 @@ class Features(NamedTuple):
     is_named: float  # the request names it
     words: float  # rare words of its name that the request has
     intensity: float  # log of its uses in a session that used it
+    has_path: float  # the request has its path, or that of something below it
+    rivals: float  # log of the number of items that the request seems to name
 
     @property
     def fitting_share(self) -> float:
@@ -51,10 +53,12 @@ class Weights(NamedTuple):
     is_named: float
     words: float
     intensity: float
+    has_path: float
+    rivals: float
 
 
-COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258)
-FILE_WEIGHTS = Weights(-0.805, 0.602, 0.778, 0.48, 2.362, 0.591, 0.083)
+COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258, 0.0, 0.0)
+FILE_WEIGHTS = Weights(0.174, 0.826, 0.644, 0.569, 2.567, 1.262, 0.105, 1.922, -0.507)
 
 
 class NamedItem(NamedTuple):
@@ -100,9 +104,12 @@ class Scorer:
     def describe_items(self, items: Sequence[NamedItem]) -> list[Features]:
         """Return the features of items of one kind, in their order."""
         frequency = Counter(word for one in items for word in one.words)
-        return [self._describe_item(one, frequency, len(items)) for one in items]
+        rivals = log(1 + sum(bool(one.words) and one.words <= self._request_words for one in items))
+        return [self._describe_item(one, frequency, len(items), rivals) for one in items]
 
-    def _describe_item(self, named: NamedItem, frequency: Counter[int], total: int) -> Features:
+    def _describe_item(
+        self, named: NamedItem, frequency: Counter[int], total: int, rivals: float
+    ) -> Features:
         item = named.item
         sessions = item.sessions[: bisect_left(item.sessions, self._count)]
         recency = sum(self._decay[number] for number in sessions) / self._decay_sum
@@ -112,14 +119,34 @@ class Scorer:
             recency=log(recency + _FLOOR),
             is_last=float(sessions[-1:] == (self._count - 1,)),
             similarity=log(similarity + _FLOOR),
-            is_named=float(self._is_named(item.name)),
+            is_named=float(self._is_named(item)),
             words=min(sum(log(1 + total / frequency[word]) for word in common) / 5, 3.0),
             intensity=min(log(item.uses / len(item.sessions)), 2.0),
+            has_path=float("/" in item.name and item.name in self._request),
+            rivals=rivals,
         )
 
-    def _is_named(self, name: str) -> bool:
-        last = name.rsplit("/", 1)[-1]
-        return name in self._request or ("." in last and last in self._request)
+    def _is_named(self, item: PlaybookItem) -> bool:
+        """Return whether the request names an item as a whole, and not another one below it."""
+        last = item.name.rsplit("/", 1)[-1]
+        if "." in last:
+            return self._has_name(last)  # of a file, with or without its folder
+        return bool(item.forms or "/" in item.name) and self._has_name(item.name)
+
+    def _has_name(self, name: str) -> bool:
+        at = self._request.find(name)
+        while at >= 0:
+            rest = self._request[at + len(name) :][:2]
+            goes_on = rest[:1] == "/" or (rest[:1] == "." and rest[1:].isalnum())
+            if not (goes_on or _is_joined(self._request[max(at - 1, 0) : at] + rest[:1])):
+                return True
+            at = self._request.find(name, at + 1)
+        return False
+
+
+def _is_joined(beside: str) -> bool:
+    """Return whether one of the characters beside a name makes it a part of another name."""
+    return any(char.isalnum() or char in "_-" for char in beside)
 
 
 def compute_logit(features: Features, weights: Weights) -> float:
@@ -164,10 +191,11 @@ def _try_sessions(
     """Yield the estimates for the latest sessions that were not low, and whether they came true."""
     for number in range(max(MIN_EARLIER_SESSIONS, len(sessions) - TRIED_SESSIONS), len(sessions)):
         words = {*sessions[number].words}
-        # Only words of a request are kept: whether it named an item as a whole is not known.
-        known = [one for one in items if one.item.sessions[0] < number and not one.words <= words]
+        known = [one for one in items if one.item.sessions[0] < number]
         scorer = Scorer(sessions[:number], words)
         for one, features in zip(known, scorer.describe_items(known), strict=True):
+            if one.words <= words:
+                continue  # only words of a request are kept: perhaps it named the item as a whole
             logit = compute_logit(features, weights)
             if logit >= MIN_TRIED_LOGIT:
                 used = one.item.sessions

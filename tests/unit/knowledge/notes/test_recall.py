@@ -240,3 +240,58 @@ def test_a_red_test_says_nothing_against_its_command() -> None:
     assert "GOOS=windows" in recall_failure(playbook, ROOT, call, "exec format error").text
     red = "--- FAIL: TestWatch (0.01s)\nFAIL: exec format error"
     assert recall_failure(playbook, ROOT, call, red).text == ""
+
+
+def test_a_folder_above_a_file_that_the_request_names_is_not_named_by_it() -> None:
+    sessions = [[read("deep/odd.go"), read("deep")], *([[bash("make test")]] * 8)]
+    paths = [note.path for note in recall_start(build(*sessions), "look at deep/odd.go").notes]
+    assert "deep/odd.go" in paths
+    assert "deep" not in paths
+
+
+def test_a_longer_name_does_not_name_a_file() -> None:
+    sessions = [[read("deep/odd.go")], *([[bash("make test")]] * 8)]
+    assert "odd.go" not in recall_start(build(*sessions), "look at very_odd.go").text
+    assert "odd.go" in recall_start(build(*sessions), "look at odd.go.").text
+
+
+def test_a_script_that_is_not_kept_is_no_command() -> None:
+    script = [bash("bash -c 'for x in 1 2; do echo $x; done'"), bash("python3 tools/gen.py")]
+    recall = recall_start(build(*([script] * 6)), "fix the parser")
+    assert [note.command for note in recall.notes if note.kind == "command"] == [
+        "python3 tools/gen.py"
+    ]
+
+
+def test_a_test_of_a_file_is_no_command() -> None:
+    recall = recall_start(build(*([[bash("[ -f go.mod ] && make test")]] * 6)), "fix the parser")
+    assert [note.command for note in recall.notes if note.kind == "command"] == ["make test"]
+
+
+def test_where_no_command_is_likely_those_that_may_be_are_told() -> None:
+    sessions = [[bash("make lint")] if number % 2 == 0 else [read("a.go")] for number in range(9)]
+    assert "`make lint`" in recall_start(build(*sessions), "why is it slow").text
+
+
+def test_a_file_that_a_tool_and_commands_used_counts_with_all_its_uses() -> None:
+    by_command = [[bash("sed -n 1,9p src/core.go"), bash("sed -n 1,9p src/rare.go")]]
+    sessions = [[read("src/core.go")], *by_command, *([[bash("sed -n 1,9p src/core.go")]] * 6)]
+    playbook = build(*sessions)
+    assert "`src/core.go`" in recall_start(playbook, "fix the parser").text
+    missing = "sed: src/gone.go: No such file or directory"
+    text = recall_failure(playbook, ROOT, bash("sed -n 1,9p src/gone.go").call, missing).text
+    assert text.index("src/core.go") < text.index("src/rare.go")
+
+
+def test_a_fix_that_sessions_needed_on_different_packages_is_told_at_the_start() -> None:
+    def fail_and_fix(package: str) -> list[ObservedCall]:
+        return [
+            bash(f"go test ./{package}", failed=True, result="exec format error"),
+            bash(f"go test -c ./{package}"),
+        ]
+
+    usual = [[bash("go test ./...")]] * 5
+    once = build(*usual, fail_and_fix("auth"), fail_and_fix("auth"))
+    assert "then worked" not in recall_start(once, "fix the parser").text  # perhaps a fork
+    twice = build(*usual, fail_and_fix("auth"), fail_and_fix("sync"))
+    assert "`go test -c ./sync` then worked (2 sessions)" in recall_start(twice, "fix it").text
