@@ -104,7 +104,9 @@ def measure_paints(page: Any, address: str, rounds: int) -> list[float]:
     taken: list[float] = []
     for _ in range(rounds + 1):
         page.goto(address, wait_until="load")
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+        page.wait_for_function(
+            "() => performance.getEntriesByName('first-contentful-paint').length > 0"
+        )
         taken.append(
             page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         )
@@ -225,7 +227,7 @@ def measure_drawing(page: Any, server: Server, store_file: Path, session: str) -
             store.append(session, Message("assistant", f"line number {number} ends"))
             sent[number] = time.time()
             page.wait_for_timeout(200)
-    page.wait_for_function("window.seen.length >= 30")
+    page.wait_for_function("() => window.seen.length >= 30")
     return [(at / 1000 - sent[number]) * 1000 for number, at in page.evaluate("window.seen")]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.errors import InvalidInput
 from rekindle.config.address import Address, parse_address
+from rekindle.errors import InvalidInput
 from rekindle.mcp.http import check_request
 
 HERE = Address("127.0.0.1", 8321)

@@ -42,7 +42,7 @@ class GatewayStatus(NamedTuple):
     questions: int
 
 
-class Conversation(NamedTuple):
+class ConversationRow(NamedTuple):
     """A conversation, with its current session if that is stored already."""
 
     route: Route
@@ -112,7 +112,7 @@ def load_conversations(store: Store, offset: int) -> Page:
     sessions = store.find_sessions([route.session for route in shown])
     states = store.inbox.describe_conversations([route.key for route in shown])
     rows = [
-        Conversation(
+        ConversationRow(
             route, describe_source(route.origin), sessions.get(route.session), states[route.key]
         )
         for route in shown
