@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rekindle import __version__
+from rekindle.pages.plots import PLOT_STYLE
 from rekindle.pages.style import BASE, THEME_TOKENS
 from rekindle.transcripts.export.common import format_cost, format_duration, replace_surrogates
 
@@ -64,6 +65,7 @@ def load_static_files() -> dict[str, bytes]:
         if "." in entry.name
     }
     found["tokens.css"] = f"{THEME_TOKENS}\n{BASE}\n".encode()
+    found["plots.css"] = f"{PLOT_STYLE}\n".encode()
     return found
 
 

@@ -18,13 +18,13 @@ from rekindle.analytics.overview.facts import (
 from rekindle.analytics.overview.overview import Overview, compute_overview
 from rekindle.analytics.sample import collect_sample
 from rekindle.cli.insights.page import render_page
-from rekindle.cli.insights.page.plots import create_scale, format_tick
 from rekindle.cli.insights.render import (
     draw_interval,
     format_difference,
     format_rate,
     write_insight,
 )
+from rekindle.pages.plots import create_scale, format_tick
 from rekindle.types import JudgedSession
 from tests.unit.analytics.synthetic_sessions import RUN, judged, learning, survivors
 

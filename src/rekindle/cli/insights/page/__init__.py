@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from rekindle.pages.plots import PLOT_STYLE
 from rekindle.pages.style import render_head
 
 from .overview import OverviewPage
@@ -25,7 +26,7 @@ def render_page(
 ) -> Iterator[str]:
     """Yield the page piece by piece; all foreign text is redacted and escaped."""
     page = OverviewPage(overview, redact)
-    yield render_head(f"Insights: {redact(name)}", f"{STYLE}\n{OVERVIEW_STYLE}")
+    yield render_head(f"Insights: {redact(name)}", f"{PLOT_STYLE}\n{STYLE}\n{OVERVIEW_STYLE}")
     yield from page.render_header(name)
     yield '<main class="overview">\n'
     yield from page.render_sections()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from rekindle.cli.insights.overview import format_duration
 from rekindle.cli.insights.render import format_rate
 from rekindle.cli.output import format_cost, format_count
-
-from .plots import Scale, create_scale, format_tick
+from rekindle.pages.plots import Scale, create_scale, format_tick
 
 if TYPE_CHECKING:
     from rekindle.analytics.overview.overview import GroupRow

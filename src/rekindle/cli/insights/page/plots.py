@@ -1,4 +1,4 @@
-"""Plots as inline SVG that fit any width.
+"""The plots that only the page of insights has; `rekindle.pages.plots` has those of every page.
 
 Horizontal positions are percentages of the width, so that plots scale but their text does not; only
 bands and curves, which carry no text, are stretched. Each plot has a text alternative.
@@ -8,63 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from math import ceil, floor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rekindle.cli.insights.render import abbreviate_count
+from rekindle.pages.plots import Scale, create_scale, format_tick
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Estimate, Rate
     from rekindle.analytics.compression import NearbyRate
     from rekindle.analytics.insights import PositionRow
 
-_TICK_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
-_MAX_TICKS = 5
 _BAND_UNITS = 1000  # width of the view box of stretched parts
 
 
-class Scale(NamedTuple):
-    """A scale from left to right or from bottom to top."""
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    def to_percent(self, value: float) -> float:
-        """Map a value to 0–100; values outside the scale are clamped to its ends."""
-        share = (value - self.low) / (self.high - self.low)
-        return round(100 * min(1.0, max(0.0, share)), 2)
-
-
-def create_scale(low: float, high: float) -> Scale:
-    """Create a scale that includes both values, with few and round ticks."""
-    low, high = min(low, 0.0), max(high, 0.0)
-    if high - low < 0.005:
-        high = low + 0.005
-    step = next((step for step in _TICK_STEPS if (high - low) / step <= _MAX_TICKS), 0.5)
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    ticks = tuple(round(number * step, 6) for number in range(first, last + 1))
-    return Scale(ticks[0], ticks[-1], ticks)
-
-
-def format_tick(value: float, *, signed: bool = False) -> str:
-    """Format a tick: `5%`, or `+5` for points."""
-    number = f"{100 * value:+.1f}" if signed and value else f"{100 * value:.1f}"
-    text = number.removesuffix(".0").replace("-", "−")
-    return text if signed else f"{text}%"
-
-
 # ── table rows
-
-
-def render_axis(scale: Scale, *, signed: bool = False) -> str:
-    """Render the tick labels above a column of plots."""
-    labels = "".join(
-        f'<text x="{scale.to_percent(tick)}%" y="12" text-anchor="middle">'
-        f"{format_tick(tick, signed=signed)}</text>"
-        for tick in scale.ticks
-    )
-    return f'<svg height="16" aria-hidden="true">{labels}</svg>'
 
 
 def render_intervals(

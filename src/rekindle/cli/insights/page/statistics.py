@@ -13,6 +13,7 @@ from rekindle.cli.insights.render import (
     format_rate,
 )
 from rekindle.cli.output import escape_control_chars, format_count
+from rekindle.pages.plots import Scale, create_scale, render_axis
 
 from . import plots
 
@@ -145,7 +146,7 @@ def _render_readings(readings: Sequence[ClaimReading], title: str, last: str) ->
     scale = _create_difference_scale([reading.difference for reading in readings])
     yield f"<h3>{title}</h3>"
     yield '<table class="rows readings"><thead><tr><th scope="col">reading</th>'
-    yield f'<th scope="col" class="plot">{plots.render_axis(scale, signed=True)}</th>'
+    yield f'<th scope="col" class="plot">{render_axis(scale, signed=True)}</th>'
     yield f'<th scope="col">difference</th><th scope="col">from</th><th scope="col">{last}</th>'
     yield "</tr></thead><tbody>"
     for reading in readings:
@@ -182,12 +183,12 @@ def _render_chip(verdict: str) -> str:
     return f'<span class="chip {name}">{mark} {escape(verdict)}</span>'
 
 
-def _create_difference_scale(differences: Sequence[Estimate | None]) -> plots.Scale:
+def _create_difference_scale(differences: Sequence[Estimate | None]) -> Scale:
     known = [each for each in differences if each]
     low = min((each.low for each in known), default=-0.01)
     high = max((each.high for each in known), default=0.01)
     reach = max(0.01, -low, high)
-    return plots.create_scale(max(low, -reach) - reach * 0.08, min(high, reach) + reach * 0.08)
+    return create_scale(max(low, -reach) - reach * 0.08, min(high, reach) + reach * 0.08)
 
 
 # ── by call number
@@ -242,7 +243,7 @@ def _render_groups(
     yield f'<section id="{id}">\n<h2>{title}</h2>\n<p>{escape(about)}</p>'
     yield plots.render_legend(("raw", "observed"), ("fair", "at the mix of all sessions"))
     yield f'<table class="rows"><thead><tr><th scope="col">{label}</th>'
-    yield f'<th scope="col" class="plot">{plots.render_axis(scale)}</th><th scope="col">error rate</th>'
+    yield f'<th scope="col" class="plot">{render_axis(scale)}</th><th scope="col">error rate</th>'
     yield '<th scope="col">at the same mix</th><th scope="col">late − early</th>'
     yield '<th scope="col">same tool</th><th scope="col" class="num">from</th></tr></thead><tbody>'
     for row in shown:
@@ -259,11 +260,11 @@ def _render_groups(
     yield f"</tbody></table>{_render_remaining_count(len(rows) - _MAX_ROWS)}\n</section>\n"
 
 
-def _create_rate_scale(rates: Sequence[Rate], fair: Sequence[Estimate | None] = ()) -> plots.Scale:
+def _create_rate_scale(rates: Sequence[Rate], fair: Sequence[Estimate | None] = ()) -> Scale:
     """Create a scale for intervals; rates of a few calls have none and must not stretch it."""
     highs = [rate.high for rate in rates if rate.high is not None]
     highs += [each.high for each in fair if each]
-    return plots.create_scale(0.0, max(highs or [rate.rate or 0.0 for rate in rates]))
+    return create_scale(0.0, max(highs or [rate.rate or 0.0 for rate in rates]))
 
 
 def _render_sample_size(rate: Rate) -> str:
@@ -279,7 +280,7 @@ def _render_lengths_by_source(found: Insights) -> Iterator[str]:
     yield '<section id="lengths-by-source">\n<h2>By source and length</h2>\n'
     yield "<p>A trend over all sources need not hold within any of them.</p>"
     yield '<table class="rows"><thead><tr><th scope="col">source, messages</th>'
-    yield f'<th scope="col" class="plot">{plots.render_axis(scale)}</th><th scope="col">error rate</th>'
+    yield f'<th scope="col" class="plot">{render_axis(scale)}</th><th scope="col">error rate</th>'
     yield '<th scope="col" class="num">from</th></tr></thead><tbody>'
     for cell in cells:
         name = f"{_escape_text(cell.source)}<small>{cell.length}</small>"
@@ -298,7 +299,7 @@ def _render_tools(found: Insights) -> Iterator[str]:
     scale = _create_rate_scale([tool.rate for tool in shown])
     yield '<section id="tools">\n<h2>By tool</h2>\n'
     yield '<table class="rows"><thead><tr><th scope="col">tool</th>'
-    yield f'<th scope="col" class="plot">{plots.render_axis(scale)}</th><th scope="col">error rate</th>'
+    yield f'<th scope="col" class="plot">{render_axis(scale)}</th><th scope="col">error rate</th>'
     yield '<th scope="col" class="num">agent errors</th><th scope="col" class="num">from</th>'
     yield "</tr></thead><tbody>"
     for tool in shown:
