@@ -102,6 +102,7 @@ class ForestRow(NamedTuple):
     interval: str = ""
     cells: tuple[str, ...] = ()
     note: str = ""  # under the name
+    narrow: str = ""  # where the name leads, if not to what is behind the point
 
 
 def create_scale(low: float, high: float, *, least: float = 0.005) -> Scale:
@@ -124,8 +125,13 @@ def _iter_steps() -> Iterator[float]:
 
 
 def fit_scale(points: Sequence[PlotPoint], *, least: float = 0.005) -> Scale:
-    """Create a scale for points; wide intervals of a few do not flatten the others."""
-    values = [point.value for point in points if point.value is not None]
+    """Create a scale for points.
+
+    Wide intervals, and values too uncertain to have one, do not flatten the others: they may end at
+    the edge.
+    """
+    certain = [point for point in points if point.is_certain]
+    values = [point.value for point in certain or points if point.value is not None]
     reach = 3 * max(map(abs, values), default=0.0) + 4 * least
     highs = [*values, *(min(point.high, reach) for point in points if point.high is not None)]
     lows = [*values, *(max(point.low, -reach) for point in points if point.low is not None)]
@@ -412,17 +418,20 @@ def render_forest(
 def _render_forest_row(row: ForestRow, scale: Scale, color: str, mark: float | None) -> str:
     point = row.point
     name = escape(point.label)
-    if point.href:
-        name = f'<a href="{escape(point.href)}">{name}</a>'
+    if target := row.narrow or point.href:
+        name = f'<a href="{escape(target)}">{name}</a>'
+    text = escape(row.text)
+    if row.narrow and point.href:
+        text = f'<a href="{escape(point.href)}" title="{escape(_describe_point(point))}">{text}</a>'
     note = f"<small>{escape(row.note)}</small>" if row.note else ""
     plot = render_whisker(scale, point._replace(href=""), color=color, mark=mark)
-    if point.href:  # keys and screen readers use the name: the picture is for the pointer
+    if point.href:  # keys and screen readers use the text: the picture is for the pointer
         plot = f'<a href="{escape(point.href)}" tabindex="-1" aria-hidden="true">{plot}</a>'
     interval = f"<small>{escape(row.interval)}</small>" if row.interval else ""
     cells = "".join(f'<td class="num">{escape(text)}</td>' for text in row.cells)
     return (
         f'<tr><th scope="row">{name}{note}</th><td class="cell">{plot}</td>'
-        f'<td class="num">{escape(row.text)}{interval}</td>{cells}</tr>'
+        f'<td class="num">{text}{interval}</td>{cells}</tr>'
     )
 
 
