@@ -46,7 +46,7 @@ font-size:var(--tiny);color:var(--soft)}
 .forest tbody th a{color:var(--ink);text-decoration:none}
 .forest tbody th a:hover{text-decoration:underline}
 .forest .num a{color:inherit;text-decoration-color:var(--line)}
-.forest .cell{width:42%;padding-right:1.4rem}
+.forest .cell{width:42%;min-width:5.5rem;padding-right:1.4rem}
 .forest td.num:last-child,.forest th.num:last-child{padding-right:0}
 .forest .num{white-space:nowrap}.forest td.cell{padding-top:0;padding-bottom:0}
 .forest small{color:var(--soft);font-weight:400;font-size:var(--tiny)}.forest th small{display:block}

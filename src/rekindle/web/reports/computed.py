@@ -55,6 +55,10 @@ class _Entry:
         self.step, self.done, self.total = "", 0, 0
         self.problem = ""
         self.is_stopped = False
+        self.changes = self.computed_changes = 0  # of what it is computed from
+
+    def is_current(self, stamp: Hashable) -> bool:
+        return self.stamp == stamp and self.changes == self.computed_changes
 
     def report(self, step: str, done: int, total: int) -> None:
         """Note how far a computation is; end it if the server stops."""
@@ -96,17 +100,17 @@ class ComputedValues:
         if entry.task is None and self._is_old(entry, stamp):
             entry.task = asyncio.create_task(self._compute(entry, compute, stamp))
             self._forget_oldest()
-        if entry.task is not None and (entry.value is None or entry.stamp != stamp):
+        if entry.task is not None and (entry.value is None or not entry.is_current(stamp)):
             await asyncio.wait({entry.task}, timeout=WAIT_SECONDS if wait is None else wait)
         return cast(ComputedValue[T], entry.describe())
 
     def mark_old(self, key: Hashable) -> None:
-        """Have a value computed again when it is asked for."""
+        """Have a value computed again when it is asked for: what it comes from was changed."""
         if (entry := self._entries.get(key)) is not None:
-            entry.time = entry.tried = None
+            entry.changes += 1
 
     def _is_old(self, entry: _Entry, stamp: Hashable) -> bool:
-        if entry.tried is None or entry.stamp != stamp:
+        if entry.tried is None or not entry.is_current(stamp):
             return True
         rest = max(MIN_REST_SECONDS, REST_FACTOR * entry.seconds)
         return not 0 <= self._clock() - entry.tried < rest
@@ -114,7 +118,7 @@ class ComputedValues:
     async def _compute(
         self, entry: _Entry, compute: Callable[[Report], Any], stamp: Hashable
     ) -> None:
-        started = self._clock()
+        started, changes = self._clock(), entry.changes
         try:
             async with self._room:
                 started = self._clock()
@@ -129,6 +133,7 @@ class ComputedValues:
             entry.problem = "The log of `rekindle web` has the cause."
         finally:
             entry.task, entry.stamp, entry.tried = None, stamp, self._clock()
+            entry.computed_changes = changes
             entry.seconds = max(0.0, entry.tried - started)
 
     async def _run(self, entry: _Entry, compute: Callable[[Report], Any]) -> Any:
