@@ -85,6 +85,7 @@ class ArmResult(NamedTuple):
 class EffectStep(NamedTuple):
     """What was known of a difference after one more session, assigned at this time."""
 
+    session: str
     time: float
     effect: Effect | None
 
@@ -209,7 +210,10 @@ def list_effects(
         Observation(one.arm == arm, chance, one.errors / one.calls, one.owner) for one in counted
     )
     effects = iter_effects(observed, experiment.planned)
-    return [EffectStep(one.time, effect) for one, effect in zip(counted, effects, strict=True)]
+    return [
+        EffectStep(one.session, one.time, effect)
+        for one, effect in zip(counted, effects, strict=True)
+    ]
 
 
 def _compute_contrast(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from secrets import token_hex
 from typing import NamedTuple
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -19,7 +20,6 @@ from rekindle.errors import InvalidInput
 from rekindle.experiments.experiment import (
     ARMS,
     COLD,
-    WARM,
     ArmResult,
     AssignedSession,
     Contrast,
@@ -57,7 +57,6 @@ PAGE_SIZE = 50
 DIFFERENCES = (0.01, 0.02, 0.03, 0.05, 0.1)
 DEFAULT_COLD = 0.09  # calls that fail cold, where nothing is known yet
 _MAX_PERCENT = 100.0
-_COLORS = {WARM: "c1", COLD: "c2"}
 
 
 class ExperimentView(NamedTuple):
@@ -261,10 +260,12 @@ def is_bounded(effect: Effect | None) -> bool:
     return effect is not None and effect.range.high - effect.range.low < 2
 
 
-def draw_contrasts(view: ExperimentView) -> Svg:
-    """Draw the difference of every pair of arms."""
+def draw_contrasts(view: ExperimentView, address: str) -> Svg:
+    """Draw the difference of every pair of arms; `address` leads to their sessions."""
     rows = [
-        ForestRow(_to_point(f"{one.arm} − {one.other}", one.effect), *_format_effect(one.effect))
+        ForestRow(
+            _to_point(f"{one.arm} − {one.other}", one.effect, address), *_format_effect(one.effect)
+        )
         for one in view.report.contrasts
     ]
     return render_forest(
@@ -296,21 +297,27 @@ def _format_signed(value: float) -> str:
     return f"{points:+.1f}".replace("-", "−") if points else "0.0"
 
 
-def _to_point(label: str, effect: Effect | None, words: str = "") -> PlotPoint:
+def _to_point(label: str, effect: Effect | None, href: str, words: str = "") -> PlotPoint:
     if effect is None:
         return PlotPoint(label, None)
     value, interval = _format_effect(effect)
     said = f"{words or label}: {value} points, {interval}"
     if not is_bounded(effect):
-        return PlotPoint(label, effect.value, words=f"{said}: {MIN_ARM_SESSIONS} sessions per arm")
-    return PlotPoint(label, effect.value, *effect.range, said)
+        said = f"{said}: an interval takes {MIN_ARM_SESSIONS} sessions per arm"
+        return PlotPoint(label, effect.value, words=said, href=href)
+    return PlotPoint(label, effect.value, *effect.range, said, href)
+
+
+def _link_session(step: EffectStep) -> str:
+    return f"/sessions/{quote(step.session, safe='', errors='replace')}"
 
 
 def draw_running_interval(view: ExperimentView) -> Svg | None:
     """Draw how the interval ran, session by session."""
     chosen = _choose_steps(view.steps, MAX_LINE_POINTS)
     points = [
-        _to_point(f"{number}", step.effect, f"after {number} sessions") for number, step in chosen
+        _to_point(f"{number}", step.effect, _link_session(step), f"after {number} sessions")
+        for number, step in chosen
     ]
     if not any(point.is_certain for point in points):
         return None
@@ -329,7 +336,7 @@ def draw_steps(view: ExperimentView) -> Svg | None:
     chosen = _choose_steps(view.steps, MAX_STEPS)
     rows = [
         ForestRow(
-            _to_point(f"after {number:,} sessions", step.effect),
+            _to_point(f"after {number:,} sessions", step.effect, _link_session(step)),
             *_format_effect(step.effect),
             note=datetime.fromtimestamp(step.time).strftime("%Y-%m-%d"),
         )

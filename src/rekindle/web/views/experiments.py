@@ -160,7 +160,7 @@ def _describe_view(view: ExperimentView) -> dict[str, Any]:
         "decision": compute_decision(view, get_now()),
         "needed": list_needed_sessions(view),
         "arms_plot": draw_arms(view, addresses),
-        "contrasts_plot": draw_contrasts(view),
+        "contrasts_plot": draw_contrasts(view, _build_address("sessions", name)),
         "line_plot": draw_running_interval(view),
         "steps_plot": draw_steps(view),
     }
