@@ -120,8 +120,8 @@ def _count_session(
     for name, bucket, failed, calls in iter_counts(index, choice, session):
         failed_all += failed
         calls_all += calls
-        for key in (("tool", name), ("position", bucket)):
-            _add_counts(counts, key, failed, calls)
+        _add_counts(counts, ("tool", name), failed, calls)
+        _add_counts(counts, ("position", bucket), failed, calls)
     if choice.command is None:
         if calls_all and choice.tool is None and choice.position is None:
             for row in _iter_rows(index.runs, session):
@@ -144,10 +144,13 @@ def _count_session(
     for key in keys:
         counts[key] = [failed_all, calls_all]
     for key, (failed, calls) in counts.items():
-        part = parts.setdefault(key, [0, 0, 0])
-        part[0] += failed
-        part[1] += calls
-        part[2] += 1
+        part = parts.get(key)
+        if part is None:
+            parts[key] = [failed, calls, 1]
+        else:
+            part[0] += failed
+            part[1] += calls
+            part[2] += 1
 
 
 def _add_counts(counts: dict[_Key, list[int]], key: _Key, failed: int, calls: int) -> None:
@@ -189,6 +192,9 @@ def iter_counts(
         number = index.commands.find(choice.command)
         yield from (row for row in _iter_rows(index.runs, session) if row[0] == number)
         return
+    if choice.tool is None and choice.position is None:
+        yield from _iter_rows(index.calls, session)
+        return
     tool = None if choice.tool is None else index.tools.find(choice.tool)
     bucket = None if choice.position is None else find_bucket(choice.position)
     for row in _iter_rows(index.calls, session):
@@ -202,8 +208,10 @@ def find_bucket(place: int) -> int:
 
 
 def _iter_rows(table: CountTable, session: int) -> Iterator[tuple[int, int, int, int]]:
-    for row in range(table.start[session], table.stop[session]):
-        yield table.name[row], table.bucket[row], table.failed[row], table.calls[row]
+    rows = slice(table.start[session], table.stop[session])
+    return zip(
+        table.name[rows], table.bucket[rows], table.failed[rows], table.calls[rows], strict=True
+    )
 
 
 # ── results

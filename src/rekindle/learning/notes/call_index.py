@@ -6,10 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import TypeVar
 
-from rekindle.analytics.reliability.call_index import NO_WEEK, CallIndex, CommandRun, IndexedSession
+from rekindle.analytics.reliability.call_index import (
+    NO_WEEK,
+    CallIndex,
+    CommandRun,
+    IndexedSession,
+    RepeatedRow,
+)
 from rekindle.analytics.usage.report import find_start, to_date, to_day
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
 from rekindle.store import Store
+from rekindle.store.learning.call_columns import REPEATED_PARTS
 
 from .session_facts import load_commands
 
@@ -29,10 +36,7 @@ def build_call_index(store: Store, get_day: GetDay, progress: Progress) -> CallI
     """
     judge_sessions(store, progress=lambda done, total: progress("Judging calls", done, total))
     index = CallIndex(_iter_sessions(store, get_day))
-    progress("Comparing sessions", 0, 0)
-    index.add_repeated(
-        _watch_rows(store.call_columns.iter_repeated(), "Comparing sessions", progress)
-    )
+    index.add_repeated(_iter_repeated(store, progress))
     index.add_calls(_watch_rows(store.call_columns.iter_calls(), "Counting calls", progress))
     for start in range(0, len(index.nums), _BATCH_SIZE):
         progress("Counting commands", start, len(index.nums))
@@ -69,6 +73,12 @@ def _iter_sessions(store: Store, get_day: GetDay) -> Iterator[IndexedSession]:
             parent=one.parent,
             is_fork=one.is_fork,
         )
+
+
+def _iter_repeated(store: Store, progress: Progress) -> Iterator[RepeatedRow]:
+    for part in range(REPEATED_PARTS):
+        progress("Comparing sessions", part, REPEATED_PARTS)
+        yield from store.call_columns.iter_repeated(part)
 
 
 def _watch_rows(rows: Iterable[T], step: str, progress: Progress) -> Iterator[T]:

@@ -10,6 +10,7 @@ from rekindle.store.core.engine import StorePart
 from rekindle.store.core.filter import PROJECT_KEY, build_in_condition
 from rekindle.store.core.text_encoding import unescape_text
 
+REPEATED_PARTS = 16  # a power of two: compared part by part, calls take little memory
 # Sessions that insights count: neither deleted nor archived.
 _COUNTED = "s.pruned IS NULL AND s.archived IS NULL"
 _SELECT_SESSIONS = (
@@ -25,7 +26,8 @@ _SELECT_REPEATED = (
     "SELECT session, position, number, id, digest, first FROM (SELECT c.session, c.position,"
     " c.number, c.id, c.digest, first_value(c.session) OVER (PARTITION BY c.id, c.digest"
     f" ORDER BY s.started, s.num) AS first FROM calls c JOIN sessions s ON s.num = c.session"
-    f" WHERE c.tool_kind <> 'bookkeeping' AND {_COUNTED}) AS every WHERE session <> first"
+    f" WHERE c.tool_kind <> 'bookkeeping' AND (c.digest & {REPEATED_PARTS - 1}) = ? AND {_COUNTED}"
+    ") AS every WHERE session <> first"
 )
 _BATCH_SIZE = 5_000  # sessions whose ids are read with one statement
 
@@ -72,10 +74,11 @@ class CallReader(StorePart):
                 name = _get_shared(tool, shared) or ""
                 yield CallRow(session, position, number, name, outcome, failed)
 
-    def iter_repeated(self) -> Iterator[RepeatedRow]:
-        """Yield the calls that an earlier session has too."""
+    def iter_repeated(self, part: int) -> Iterator[RepeatedRow]:
+        """Yield the calls that an earlier session has too, of one of the `REPEATED_PARTS`."""
         with self._engine.begin_read() as tx:
-            for session, position, number, id, digest, first in tx.stream(_SELECT_REPEATED):
+            rows = tx.stream(_SELECT_REPEATED, (part,))
+            for session, position, number, id, digest, first in rows:
                 yield RepeatedRow(session, position, number, unescape_text(id), digest, first)
 
     def load_ids(self, nums: Sequence[int]) -> dict[int, str]:
