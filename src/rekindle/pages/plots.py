@@ -40,7 +40,7 @@ font-size:var(--tiny);color:var(--soft)}
 .plot-key svg{display:inline-block;width:22px;height:12px;vertical-align:-2px;margin-right:.4rem}
 .graph.spark{width:7rem;height:1.5rem;display:inline-block;vertical-align:middle}
 .forest{font-size:.88rem}.forest th,.forest td{padding:.18rem .7rem .18rem 0;vertical-align:middle}
-.forest thead th{font-size:var(--tiny);font-weight:600;color:var(--soft);vertical-align:bottom}
+.forest thead :is(th,td){font-size:var(--tiny);font-weight:600;color:var(--soft);vertical-align:bottom}
 .forest tbody tr{border-top:1px solid var(--line)}
 .forest tbody th{font-weight:500;overflow-wrap:anywhere}
 .forest tbody th a{color:var(--ink);text-decoration:none}
@@ -407,7 +407,7 @@ def render_forest(
         f'<th scope="col" class="num">{escape(name)}</th>' for name in (second, *others)
     )
     axis = render_axis(scale, format_value=format_value)
-    head = f'<th scope="col">{escape(first)}</th><th scope="col" class="cell">{axis}</th>{heads}'
+    head = f'<th scope="col">{escape(first)}</th><td class="cell">{axis}</td>{heads}'
     body = "".join(_render_forest_row(row, scale, color, mark) for row in rows)
     return Svg(
         f'<table class="forest" aria-label="{escape(title)}"><thead><tr>{head}</tr></thead>'
