@@ -34,6 +34,7 @@ PERIODS = {"7d": 7, "30d": 30, "90d": 90, "1y": 365}  # days
 FIELDS = ("project", "agent", "model", "tool", "command", "week", "position", "since")
 VERDICTS = ("failed", "worked", "all")
 MAX_MENDS = 12
+MAX_LEARNED = 20_000  # sessions of a store whose server learns from them
 _MAX_TEXT = 300
 
 
@@ -133,8 +134,13 @@ class ReliabilityReports:
             ("page", choice), lambda _: self._build_page(known.calls, choice), stamp=index.time
         )
 
-    async def learn(self) -> ComputedValue[bool]:
-        """Learn from new sessions without waiting: commands and what mended them come from it."""
+    async def learn(self, index: IndexedStore) -> ComputedValue[bool] | None:
+        """Learn from new sessions without waiting: commands and what mended them come from it.
+
+        In a large store that takes long and much memory: it is left to `rekindle watch`.
+        """
+        if len(index.calls.nums) > MAX_LEARNED:
+            return None
         return await self.values.get("learning", self._learn, wait=0)
 
     def _build_index(self, report: Report) -> IndexedStore:

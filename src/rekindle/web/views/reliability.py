@@ -52,9 +52,9 @@ async def show_reliability(request: Request) -> Response:
     values: dict[str, Any] = {"fields": fields, "index": index, "page": None, "learning": None}
     if index.value is not None:
         page = await reports.load_page(index, choice)
-        values |= {"page": page, "learning": await reports.learn()}
-        values |= _list_options(index.value)
+        values |= {"page": page, **_list_options(index.value)}
         if page.value is not None:
+            values["learning"] = await reports.learn(index.value)
             run = get_context(request).run
             values |= await run(_draw_page, index.value, page.value, fields)
     return await render_page(request, "reliability.html", values)
@@ -133,17 +133,23 @@ async def show_calls(request: Request) -> Response:
     context, reports = get_context(request), get_reports(request)
     index = await reports.load_index()
     values: dict[str, Any] = {"fields": fields, "index": index, "found": None, "rate_words": ""}
-    if index.value is not None:
-        found = await context.run(
-            load_call_page, context.store, index.value, choice, verdict, fields.get("after", "")
+    listed, after = index.value, fields.get("after", "")[:40]
+    calls = None
+    if listed is not None:
+        calls = await reports.values.get(
+            ("calls", choice, verdict, after),
+            lambda _: load_call_page(context.store, listed, choice, verdict, after),
+            stamp=index.time,
         )
+        values["index"] = calls
+    if listed is not None and calls is not None and (found := calls.value) is not None:
         page = await reports.load_page(index, choice)
         rate = None if page.value is None else page.value.summary.rate
         names = (*_CHOSEN, "project", "agent", "model", "since")
         values |= {
             "found": found,
             "rate_words": "" if rate is None else describe_rate(rate),
-            "chosen": _list_chosen(index.value, fields, CALLS, names),
+            "chosen": _list_chosen(listed, fields, CALLS, names),
             "tabs": [
                 (build_address(CALLS, fields, verdict=one), one.capitalize(), None)
                 for one in VERDICTS
