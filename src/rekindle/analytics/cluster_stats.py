@@ -182,17 +182,21 @@ def compute_rate_interval(measured: ClusteredEstimate, parts: Iterable[float]) -
 
     `parts` are the calls of each cluster.
     """
+    return _compute_wilson_range(measured.value, measured.variance, measured.freedom, parts)
+
+
+def _compute_wilson_range(
+    value: float, variance: float, freedom: float, parts: Iterable[float]
+) -> Interval:
     sizes = [size for size in parts if size > 0]
-    calls, value = sum(sizes), measured.value
+    calls = sum(sizes)
     independent = value * (1 - value)
-    if measured.variance > 0 and independent > 0:
-        effective = min(calls, independent / measured.variance)
+    if variance > 0 and independent > 0:
+        effective = min(calls, independent / variance)
     else:
         mean = sum(size * size for size in sizes) / calls
         effective = calls / (1 + (mean - 1) * _ASSUMED_CORRELATION)
-    return compute_wilson_interval(
-        value * effective, effective, compute_t_quantile(measured.freedom)
-    )
+    return compute_wilson_interval(value * effective, effective, compute_t_quantile(freedom))
 
 
 def compute_rate(parts: ClusterCounts, sessions: int) -> Rate:
@@ -206,6 +210,37 @@ def compute_rate(parts: ClusterCounts, sessions: int) -> Rate:
         return Rate(errors, calls, sessions, measured.value)
     range = compute_rate_interval(measured, [part[1] for part in parts.values()])
     return Rate(errors, calls, sessions, measured.value, *range)
+
+
+def compute_column_rate(errors: Sequence[int], calls: Sequence[int], sessions: int) -> Rate:
+    """Compute what `compute_rate` does from two columns with a value for each cluster.
+
+    Columns of numbers take a tenth of the memory: use them for very many clusters.
+    """
+    total_errors, total_calls = sum(errors), sum(calls)
+    if not total_calls:
+        return Rate(total_errors, total_calls, sessions)
+    value = total_errors / total_calls
+    squares, count = 0.0, 0
+    for error, call in zip(errors, calls, strict=True):
+        if call:
+            count += 1
+            if call < total_calls:
+                shift = (total_errors - error) / (total_calls - call) - value
+                squares += shift * shift
+    if total_calls < MIN_CALLS or sessions < MIN_SESSIONS or count < 2:
+        return Rate(total_errors, total_calls, sessions, value)
+    variance = (count - 1) / count * squares
+    range = _compute_wilson_range(value, variance, _compute_freedom(calls), calls)
+    return Rate(total_errors, total_calls, sessions, value, *range)
+
+
+def subtract_rates(a: Rate, b: Rate) -> Estimate | None:
+    """Return the difference of two independent rates, a - b; None if one has no interval."""
+    if a.rate is None or b.rate is None or a.range is None or b.range is None:
+        return None
+    low, high = combine_intervals(a.rate, a.range, b.rate, b.range)
+    return Estimate(a.rate - b.rate, low, high)
 
 
 def estimate_difference(a: ClusterCounts, b: ClusterCounts) -> Estimate | None:

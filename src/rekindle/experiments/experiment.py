@@ -19,8 +19,8 @@ from rekindle.analytics.anytime_interval import (
     DEFAULT_PLANNED_SESSIONS,
     Effect,
     Observation,
-    RunningSums,
     compute_needed_sessions,
+    iter_effects,
 )
 from rekindle.analytics.cluster_stats import Rate, compute_rate
 from rekindle.analytics.outcome_rates import OutcomeRate, compute_outcome_rate
@@ -80,6 +80,14 @@ class ArmResult(NamedTuple):
     given: int
     rate: Rate
     outcomes: OutcomeRate
+
+
+class EffectStep(NamedTuple):
+    """What was known of a difference after one more session, assigned at this time."""
+
+    session: str
+    time: float
+    effect: Effect | None
 
 
 class Contrast(NamedTuple):
@@ -188,16 +196,31 @@ def _is_counted(one: AssignedSession) -> bool:
     return one.complete and not one.deleted and one.calls > 0
 
 
+def list_effects(
+    experiment: Experiment, sessions: Sequence[AssignedSession], arm: str = WARM, other: str = COLD
+) -> list[EffectStep]:
+    """Return the difference between two arms as it was known after each session that counts."""
+    chances = dict(experiment.shares)
+    chance = chances[arm] / (chances[arm] + chances[other])
+    counted = sorted(
+        (one for one in sessions if one.arm in (arm, other) and _is_counted(one)),
+        key=lambda one: (one.time, one.session),
+    )
+    observed = (
+        Observation(one.arm == arm, chance, one.errors / one.calls, one.owner) for one in counted
+    )
+    effects = iter_effects(observed, experiment.planned)
+    return [
+        EffectStep(one.session, one.time, effect)
+        for one, effect in zip(counted, effects, strict=True)
+    ]
+
+
 def _compute_contrast(
     experiment: Experiment, sessions: Sequence[AssignedSession], arm: str, other: str
 ) -> Contrast:
-    chances = dict(experiment.shares)
-    chance = chances[arm] / (chances[arm] + chances[other])
-    running_sums = RunningSums(experiment.planned)
-    for one in sessions:
-        if one.arm in (arm, other) and _is_counted(one):
-            running_sums.add(Observation(one.arm == arm, chance, one.errors / one.calls, one.owner))
-    effect = running_sums.effect
+    steps = list_effects(experiment, sessions, arm, other)
+    effect = steps[-1].effect if steps else None
     if effect is None:
         return Contrast(arm, other, None, None)
     return Contrast(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from rekindle.errors import NotFound
 from rekindle.experiments import experiment as trials
 from rekindle.experiments.experiment import (
     COLD,
@@ -76,6 +77,23 @@ def evaluate_template(
     return PromotionDecision(
         template, report, experiment.name if experiment else None, _choose_action(template, report)
     )
+
+
+def stop_experiment(
+    store: Store, template_library: TemplateLibrary, name: str, now: float
+) -> tuple[Experiment, PromotionDecision | None]:
+    """Stop an experiment; evaluate the template that it tested, if any, and apply the decision."""
+    experiment = store.experiments.stop(name)
+    if experiment.template is None:
+        return experiment, None
+    judge_sessions(store, Filter(archived=None))
+    try:
+        template = template_library.read(experiment.template)
+    except NotFound:
+        return experiment, None
+    decision = evaluate_template(store, template, experiment, now)
+    apply_decision(store, template_library, decision)
+    return experiment, decision
 
 
 def apply_decision(

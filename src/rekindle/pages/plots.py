@@ -40,13 +40,13 @@ font-size:var(--tiny);color:var(--soft)}
 .plot-key svg{display:inline-block;width:22px;height:12px;vertical-align:-2px;margin-right:.4rem}
 .graph.spark{width:7rem;height:1.5rem;display:inline-block;vertical-align:middle}
 .forest{font-size:.88rem}.forest th,.forest td{padding:.18rem .7rem .18rem 0;vertical-align:middle}
-.forest thead th{font-size:var(--tiny);font-weight:600;color:var(--soft);vertical-align:bottom}
+.forest thead :is(th,td){font-size:var(--tiny);font-weight:600;color:var(--soft);vertical-align:bottom}
 .forest tbody tr{border-top:1px solid var(--line)}
 .forest tbody th{font-weight:500;overflow-wrap:anywhere}
 .forest tbody th a{color:var(--ink);text-decoration:none}
 .forest tbody th a:hover{text-decoration:underline}
 .forest .num a{color:inherit;text-decoration-color:var(--line)}
-.forest .cell{width:42%;padding-right:1.4rem}
+.forest .cell{width:42%;min-width:5.5rem;padding-right:1.4rem}
 .forest td.num:last-child,.forest th.num:last-child{padding-right:0}
 .forest .num{white-space:nowrap}.forest td.cell{padding-top:0;padding-bottom:0}
 .forest small{color:var(--soft);font-weight:400;font-size:var(--tiny)}.forest th small{display:block}
@@ -102,6 +102,7 @@ class ForestRow(NamedTuple):
     interval: str = ""
     cells: tuple[str, ...] = ()
     note: str = ""  # under the name
+    narrow: str = ""  # where the name leads, if not to what is behind the point
 
 
 def create_scale(low: float, high: float, *, least: float = 0.005) -> Scale:
@@ -124,8 +125,13 @@ def _iter_steps() -> Iterator[float]:
 
 
 def fit_scale(points: Sequence[PlotPoint], *, least: float = 0.005) -> Scale:
-    """Create a scale for points; wide intervals of a few do not flatten the others."""
-    values = [point.value for point in points if point.value is not None]
+    """Create a scale for points.
+
+    Wide intervals, and values too uncertain to have one, do not flatten the others: they may end at
+    the edge.
+    """
+    certain = [point for point in points if point.is_certain]
+    values = [point.value for point in certain or points if point.value is not None]
     reach = 3 * max(map(abs, values), default=0.0) + 4 * least
     highs = [*values, *(min(point.high, reach) for point in points if point.high is not None)]
     lows = [*values, *(max(point.low, -reach) for point in points if point.low is not None)]
@@ -401,7 +407,7 @@ def render_forest(
         f'<th scope="col" class="num">{escape(name)}</th>' for name in (second, *others)
     )
     axis = render_axis(scale, format_value=format_value)
-    head = f'<th scope="col">{escape(first)}</th><th scope="col" class="cell">{axis}</th>{heads}'
+    head = f'<th scope="col">{escape(first)}</th><td class="cell">{axis}</td>{heads}'
     body = "".join(_render_forest_row(row, scale, color, mark) for row in rows)
     return Svg(
         f'<table class="forest" aria-label="{escape(title)}"><thead><tr>{head}</tr></thead>'
@@ -412,17 +418,20 @@ def render_forest(
 def _render_forest_row(row: ForestRow, scale: Scale, color: str, mark: float | None) -> str:
     point = row.point
     name = escape(point.label)
-    if point.href:
-        name = f'<a href="{escape(point.href)}">{name}</a>'
+    if target := row.narrow or point.href:
+        name = f'<a href="{escape(target)}">{name}</a>'
+    text = escape(row.text)
+    if row.narrow and point.href:
+        text = f'<a href="{escape(point.href)}" title="{escape(_describe_point(point))}">{text}</a>'
     note = f"<small>{escape(row.note)}</small>" if row.note else ""
     plot = render_whisker(scale, point._replace(href=""), color=color, mark=mark)
-    if point.href:  # keys and screen readers use the name: the picture is for the pointer
+    if point.href:  # keys and screen readers use the text: the picture is for the pointer
         plot = f'<a href="{escape(point.href)}" tabindex="-1" aria-hidden="true">{plot}</a>'
     interval = f"<small>{escape(row.interval)}</small>" if row.interval else ""
     cells = "".join(f'<td class="num">{escape(text)}</td>' for text in row.cells)
     return (
         f'<tr><th scope="row">{name}{note}</th><td class="cell">{plot}</td>'
-        f'<td class="num">{escape(row.text)}{interval}</td>{cells}</tr>'
+        f'<td class="num">{text}{interval}</td>{cells}</tr>'
     )
 
 

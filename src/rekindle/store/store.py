@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.session_leases import SessionLeases
     from rekindle.store.excerpts import Excerpts
     from rekindle.store.graphs.checkpoints import GraphCheckpoints
+    from rekindle.store.learning.call_columns import CallReader
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
@@ -823,6 +824,13 @@ class Store:
         from rekindle.store.graphs.checkpoints import GraphCheckpoints
 
         return GraphCheckpoints(self._engine, self._write, self._clock)
+
+    @cached_property
+    def call_columns(self) -> CallReader:
+        """The verdicts of all calls in narrow columns."""
+        from rekindle.store.learning.call_columns import CallReader
+
+        return CallReader(self._engine, self._write, self._clock)
 
     @cached_property
     def session_outcomes(self) -> SessionOutcomes:

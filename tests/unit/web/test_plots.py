@@ -149,7 +149,8 @@ def test_any_numbers_can_be_drawn(numbers: list[tuple[float, float | None, float
     ]
     scale = fit_scale(points)
     assert 2 <= len(scale.ticks) <= 8
-    assert scale.low - 1e-6 <= min([0.0, *(point.value or 0.0 for point in points)])
+    shown = [point for point in points if point.is_certain] or points
+    assert scale.low - 1e-6 <= min([0.0, *(point.value or 0.0 for point in shown)])
     for svg in (
         render_line("x", points),
         render_bars("x", points),
@@ -158,6 +159,13 @@ def test_any_numbers_can_be_drawn(numbers: list[tuple[float, float | None, float
         parse(svg)
         assert "nan" not in svg
         assert "inf" not in svg
+
+
+def test_uncertain_values_do_not_flatten_the_others() -> None:
+    certain = PlotPoint("a", 0.04, 0.03, 0.05)
+    assert fit_scale([certain, PlotPoint("b", 1.0)]).high == 0.05
+    assert fit_scale([certain, PlotPoint("b", 0.05, 0.0, 0.9)]).high == 0.2
+    assert fit_scale([PlotPoint("b", 1.0)]).high == 1.0
 
 
 def test_ticks_are_round() -> None:

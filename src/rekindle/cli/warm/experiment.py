@@ -105,9 +105,11 @@ def stop(name: ExperimentArgument = None, json: JsonOption = False) -> None:
     Examples:
       rekindle warm experiment stop autumn
     """
+    from rekindle.learning.promotion import stop_experiment
+
     with open_for_writing() as store:
-        experiment = store.experiments.stop(_find_experiment(store, name).name)
-        one = _review_template(store, experiment)
+        found = _find_experiment(store, name).name
+        experiment, one = stop_experiment(store, open_library(), found, time.time())
     if json:
         decision = (
             None if one is None else {"template": one.template.id, "action": one.action or None}
@@ -251,25 +253,6 @@ def plan(
         print_json({"plan": made, "simulation": result})
     else:
         _write_plan(made, result)
-
-
-def _review_template(store: Store, experiment: Experiment) -> PromotionDecision | None:
-    """Evaluate the template of the experiment and apply the decision."""
-    from rekindle.errors import NotFound
-    from rekindle.learning import promotion
-    from rekindle.learning.verdicts import judged_sessions
-    from rekindle.store import Filter
-
-    if experiment.template is None:
-        return None
-    judged_sessions.judge_sessions(store, Filter(archived=None))
-    try:
-        template = open_library().read(experiment.template)
-    except NotFound:
-        return None
-    one = promotion.evaluate_template(store, template, experiment, time.time())
-    promotion.apply_decision(store, open_library(), one)
-    return one
 
 
 # ── text output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from rekindle.analytics.overview.facts import (
@@ -45,7 +45,7 @@ def collect_facts(
     """Return the facts of these sessions, by id."""
     ids = [session.id for session in sessions]
     quarters = store.count_active_quarters(ids)
-    commands = _load_commands(store, ids)
+    commands = load_commands(store, ids)
     facts = {
         one.id: SessionFacts(
             session=one,
@@ -76,7 +76,8 @@ def _measure_time(session: Session, quarters: int) -> float | None:
     return min(span, quarters * QUARTER_SECONDS) if span > 0 and quarters else None
 
 
-def _load_commands(store: Store, ids: Sequence[str]) -> dict[str, list[CommandCount]]:
+def load_commands(store: Store, ids: Sequence[str]) -> dict[str, list[CommandCount]]:
+    """Return the commands that observed sessions ran, by session."""
     found: dict[str, list[CommandCount]] = {}
     for session, (_, observation) in decode_observations(store, ids).items():
         counts: dict[str, list[int]] = {}
@@ -97,16 +98,24 @@ def load_known_failures(store: Store, facts: Mapping[str, SessionFacts]) -> Know
     for one in facts.values():
         if one.session.project:
             sizes[one.session.project] = sizes.get(one.session.project, 0) + 1
+    projects = sorted(sizes, key=lambda key: (-sizes[key], key))[:MAX_PROJECTS]
+    return load_project_failures(store, projects, facts)
+
+
+def load_project_failures(
+    store: Store, projects: Iterable[str], sessions: Container[str]
+) -> KnownFailures:
+    """Return what the notes of projects know about failures in some sessions, given by their ids."""
     mends: list[Mend] = []
     red_tests: list[RedTest] = []
-    for project in sorted(sizes, key=lambda key: (-sizes[key], key))[:MAX_PROJECTS]:
+    for project in projects:
         playbook = load_playbook(store, project)
         retired = load_decisions(store, project).retired
-        mends += _list_mends(project, playbook, retired, facts)
+        mends += _list_mends(project, playbook, retired, sessions)
         for item in playbook.red_tests:
-            sessions = _list_sessions(playbook, item.sessions, facts)
-            if len(sessions) > 1:
-                red_tests.append(RedTest(project, item.name, sessions))
+            failing = _list_sessions(playbook, item.sessions, sessions)
+            if len(failing) > 1:
+                red_tests.append(RedTest(project, item.name, failing))
     mends.sort(key=lambda one: (-len(one.sessions), f"{one.failed} {one.worked}".count("<")))
     red_tests.sort(key=lambda one: (-len(one.sessions), one.name))
     return KnownFailures(mends, red_tests)
@@ -116,12 +125,12 @@ def _list_mends(
     project: str,
     playbook: Playbook,
     retired: Iterable[str],
-    facts: Mapping[str, SessionFacts],
+    chosen: Container[str],
 ) -> Iterable[Mend]:
     for known in reversed(playbook.fixes):  # the newest first
         fix = known.fix
         note = describe_fix(known, playbook)
-        sessions = _list_sessions(playbook, known.sessions, facts)
+        sessions = _list_sessions(playbook, known.sessions, chosen)
         says_something = fix.is_informative and list_new_words(fix)
         if says_something and sessions and note.id not in retired:
             folder = f"cd {fix.fixed_folder} && " if fix.fixed_folder != fix.failed_folder else ""
@@ -129,10 +138,10 @@ def _list_mends(
 
 
 def _list_sessions(
-    playbook: Playbook, numbers: Sequence[int], facts: Mapping[str, SessionFacts]
+    playbook: Playbook, numbers: Sequence[int], chosen: Container[str]
 ) -> tuple[str, ...]:
     ids = (playbook.sessions[number].id for number in reversed(numbers))
-    return tuple(id for id in ids if id in facts)
+    return tuple(id for id in ids if id in chosen)
 
 
 # ── what went wrong

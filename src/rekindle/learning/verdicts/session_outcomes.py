@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
@@ -11,7 +11,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.session_outcomes import UndecidedSession
 from rekindle.types import SessionOutcome
 
-from .judged_sessions import judge_sessions, load_judged_session
+from .judged_sessions import RULES_VERSION, judge_sessions, load_judged_session
 
 Progress = Callable[[int, int], None]
 
@@ -48,6 +48,21 @@ def judge_outcomes(
             progress(done, total)
     store.session_outcomes.save(VERSION, batch)
     return len(waiting)
+
+
+def judge_chosen_sessions(
+    store: Store, ids: Collection[str], progress: Progress | None = None
+) -> None:
+    """Judge the calls and the outcomes of some sessions, as far as they are not known."""
+    every = Filter(archived=None)
+    stale = {one.session for one in store.find_stale_sessions(RULES_VERSION, every)}
+    undecided = {one.id for one in store.session_outcomes.find_stale(VERSION, every)}
+    waiting = sorted(id for id in ids if id in stale or id in undecided)
+    for number, id in enumerate(waiting):
+        if progress:
+            progress(number, len(waiting))
+        judge_sessions(store, session=id)
+        judge_outcomes(store, session=id)
 
 
 def load_outcome(store: Store, session: str) -> SessionOutcome:

@@ -1,0 +1,1 @@
+"""How often calls fail, from counts that are held in memory for quick answers."""

@@ -1,0 +1,1 @@
+"""What the pages of reliability and experiments show, computed off the requests."""

@@ -1,0 +1,56 @@
+"""Reliability in the browser: figures appear, filters narrow them, and points lead to calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rekindle import open_store
+from tests.unit.web.judged_sessions import add_history
+from tests.web.conftest import WebServer
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def history(server: WebServer) -> None:
+    with open_store(server.store) as store:
+        add_history(store)
+
+
+def test_figures_appear_and_lead_to_calls(history: None, page: Any, server: WebServer) -> None:
+    page.goto(f"{server.url}/reliability")
+    page.locator(".facts").get_by_text("17%").wait_for()
+    page.get_by_role("link", name="week of 2026-06-01").click()
+    page.wait_for_url("**/reliability/calls?*week=2026-06-01*")
+    page.locator(".calls li").first.wait_for()
+    assert page.locator(".calls li").count() == 6
+    first = page.locator(".calls a.row").first
+    assert "#m" in first.get_attribute("href")
+    page.get_by_role("link", name="Worked").click()
+    page.wait_for_url("**verdict=worked**")
+    assert page.locator(".chip.bad").count() == 0
+
+
+def test_filters_narrow_at_once_and_stay_in_the_address(
+    history: None, page: Any, server: WebServer
+) -> None:
+    page.goto(f"{server.url}/reliability")
+    page.locator(".facts").get_by_text("17%").wait_for()
+    page.get_by_label("Agent", exact=True).select_option("codex")
+    page.locator(".facts").get_by_text("8.3%").wait_for()
+    assert page.url.endswith("/reliability?agent=codex")
+    page.reload()
+    page.locator(".facts").get_by_text("8.3%").wait_for()
+    page.get_by_role("link", name="exec_command").first.click()
+    page.get_by_text("tool: exec_command").wait_for()
+    page.get_by_role("link", name="Remove tool").click()
+    page.wait_for_url("**/reliability?agent=codex")
+
+
+def test_the_page_fits_a_phone(history: None, page: Any, server: WebServer) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{server.url}/reliability")
+    page.locator(".facts").get_by_text("17%").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
