@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rekindle.errors import PlatformError, StoreError
 from rekindle.platforms import Platform
+from rekindle.routing.sanitize import clean_text
 from rekindle.store.conversations.inbox import SEND_LEASE_PREFIX, InboundMessage, OutboundMessage
 
 from .context import GatewayContext
@@ -185,11 +186,23 @@ class OutboxSender:
             logger.warning("outbound message %d not sent: %s; %s", outbound.num, error, next_step)
             if delay is None:
                 self._answers.pop(outbound.num, None)
+                await self._report_unsent_file(outbound, error)
             return delay is None
         await self._executor.run(self._inbox.mark_sent, outbound, message_id)
         self._metrics.count_delivery("sent")
         self._answers.pop(outbound.num, None)
         return True
+
+    async def _report_unsent_file(self, outbound: OutboundMessage, error: PlatformError) -> None:
+        """Tell the chat that a file will not come: its sender was told that it is on its way."""
+        if outbound.file is None:
+            return
+        name, reason = clean_text(Path(outbound.file).name), clean_text(str(error), 200)
+        text = f"[File {name}: not sent: {reason}]"
+        if outbound.text:
+            text = f"{outbound.text}\n{text}"
+        await self._executor.run(self._inbox.post, outbound.key, outbound.target, text)
+        self._requested.add(outbound.key)
 
     async def _send_or_edit(self, outbound: OutboundMessage) -> str:
         platform = self._platforms.get(outbound.target.platform)
