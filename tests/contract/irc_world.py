@@ -118,6 +118,8 @@ class Irc:
         ("files", "threads", "quotes", "edits", "deletions", "replay", "ids")
     )
 
+    limits_rate = False
+
     def __init__(self, server: IrcServer) -> None:
         self.server = server
         self.ada, self.bob = IrcPerson(server.port, "Ada"), IrcPerson(server.port, "Bob")

@@ -27,6 +27,7 @@ from tests.waiting import until
 class Telegram:
     can_edit = True
     lacks: frozenset[Feature] = frozenset(("deletions",))
+    limits_rate = True
 
     def __init__(self, server: TelegramServer, folder: Path) -> None:
         self.chat = Source("telegram", "1001", user_id="1001", user_name="Ada")
@@ -123,6 +124,7 @@ class Telegram:
 class Slack:
     can_edit = True
     lacks: frozenset[Feature] = frozenset()
+    limits_rate = True
 
     def __init__(self, server: SlackServer, folder: Path) -> None:
         self.chat = Source("slack", "DADA", user_id="UADA", user_name="Ada")
@@ -237,6 +239,7 @@ def slack() -> Iterator[Slack]:
 class Discord:
     can_edit = True
     lacks: frozenset[Feature] = frozenset()
+    limits_rate = True
 
     def __init__(self, server: DiscordServer, folder: Path) -> None:
         self.chat = Source("discord", "500", user_id="101", user_name="Ada")
@@ -356,6 +359,7 @@ def discord() -> Iterator[Discord]:
 class WhatsApp:
     can_edit = False
     lacks: frozenset[Feature] = frozenset(("groups", "threads", "edits", "deletions"))
+    limits_rate = True
 
     def __init__(self, server: WhatsAppServer, folder: Path) -> None:
         self.chat = Source("whatsapp", "491701", user_id="491701", user_name="Ada")
@@ -398,6 +402,7 @@ class WhatsApp:
 
     def revoke(self) -> None:
         self.server.token = "another"
+        self.say("anyone?")  # it is noticed when an answer is sent
 
     def say_in_group(self, text: str, *, mentions: bool = False, thread: bool = False) -> str:
         """A number in a group is not for bots; its messages may come all the same."""

@@ -28,6 +28,7 @@ class World(Protocol):
 
     chat: Source
     lacks: frozenset[Feature]  # what the network does not have, whatever the platform says
+    limits_rate: bool  # it refuses who writes too much, and says for how long
 
     def connect(self) -> Platform: ...
     def say(self, text: str) -> str: ...
@@ -54,6 +55,7 @@ class Memory:
     """The in-memory platform and its server."""
 
     lacks: frozenset[Feature] = frozenset()
+    limits_rate = True
 
     def __init__(self, server: ChatServer) -> None:
         self.chat, self._server = ADA, server
