@@ -25,7 +25,7 @@ class FaultProxy:
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._transports: set[asyncio.BaseTransport] = set()
-        self._since: list[str] = []  # the positions that were synced from
+        self.positions: list[str] = []  # that were synced from
         self._is_rewinding = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -43,7 +43,7 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(cut)
 
     def rewind(self) -> None:
-        """Give everything again, once: as if the homeserver had lost the bot's last positions."""
+        """Give everything since the first position again, once."""
         self._is_rewinding = True
         self.disconnect()
 
@@ -102,11 +102,11 @@ class FaultProxy:
         since = parse_qs(urlsplit(path).query).get("since", [""])[0]
         if not since:
             return path
-        self._since.append(since)
+        self.positions.append(since)
         if not self._is_rewinding:
             return path
         self._is_rewinding = False
-        return path.replace(f"since={quote(since)}", f"since={quote(self._since[0])}")
+        return path.replace(f"since={quote(since)}", f"since={quote(self.positions[0])}")
 
 
 def _refuse(error: PlatformError) -> web.Response:

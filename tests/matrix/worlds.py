@@ -109,6 +109,7 @@ class ContractWorld(MatrixWorld):
             await self.enter(platform, self.room)
 
         self.run(enter)
+        del self.proxy.positions[:]
 
     def say(self, text: str) -> str:
         return self.person.say(self.room, text)
