@@ -2,13 +2,13 @@
 
     python -m scripts.matrix_picture CLIENT OUTPUT
 
-CLIENT is a folder with a built Cinny (https://github.com/cinnyapp/cinny: `npm ci`, `npm run build`, its folder
-dist). The server is a real Synapse, the gateway runs as a program, and the answers of the model are scripted.
+CLIENT is a folder with a built Cinny, a web client (https://github.com/cinnyapp/cinny): its folder dist
+after `npm ci` and `npm run build`. The server is a real Synapse, the gateway runs as a program, and the
+answers of the model are scripted.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -19,12 +19,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
-
-from rekindle.platforms.settings_file import write_settings
-from rekindle.testing import ScriptedModel
 from tests import command
 from tests.matrix.synapse import Synapse, call
 from tests.waiting import wait_until
+
+from rekindle.platforms.settings_file import write_settings
+from rekindle.testing import ScriptedModel
 
 GREETING = "Hello! Who can read what we write here?"
 QUESTION = "Please write a function that counts the words of a file."
@@ -34,7 +34,8 @@ SCRIPT = {
             "user": "Who can read",
             "steps": [
                 {
-                    "text": "This room is **end-to-end encrypted**: you and I can read it, the server cannot."
+                    "text": "This room is **end-to-end encrypted**: you and I can read it,"
+                    " the server cannot."
                 }
             ],
         },
@@ -137,8 +138,7 @@ def talk(page: Page, address: str, synapse: Synapse, bot: str) -> None:
         page.keyboard.type(text)
         page.keyboard.press("Enter")
         page.get_by_text(answer).first.wait_for(timeout=40_000)
-    if (jump := page.get_by_text("Jump to Latest")).is_visible():
-        jump.click()
+    page.get_by_text("Jump to Latest").click(timeout=20_000)
     page.wait_for_timeout(2_000)  # for the answer's last edit and the fonts
 
 
@@ -157,4 +157,3 @@ def create_room(synapse: Synapse, token: str, bot: str) -> str:
 if __name__ == "__main__":
     with TemporaryDirectory() as name:
         take_picture(Path(sys.argv[1]), Path(sys.argv[2]), Path(name))
-    print(json.dumps({"bytes": Path(sys.argv[2]).stat().st_size}))
