@@ -80,7 +80,7 @@ class Memory:
         self._server.refuse = error
 
     def revoke(self) -> None:
-        self._server.revoke()
+        self._server.reject_bots()
 
     def say_in_group(self, text: str, *, mentions: bool = False, thread: bool = False) -> str:
         source = self._group._replace(thread_id="t1" if thread else None)

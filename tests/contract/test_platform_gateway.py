@@ -104,7 +104,7 @@ class Scene:
     ) -> GatewayContext:
         def build_tool_context(route: Route, role: Role) -> ToolContext:
             return ToolContext(
-                route.session, self.folder, get_owner(route), (self.folder,), "allow",
+                route.session, self.folder, get_owner(route), (self.folder,), "never",
                 store=self.store, address=build_report_address(route.origin),
                 notes={ROUTE_KEY_NOTE: route.key},
             )  # fmt: skip

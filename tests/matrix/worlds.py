@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rekindle.errors import PlatformError
 from rekindle.platforms import Feature, Platform, PlatformMessage
@@ -31,7 +31,7 @@ class MatrixWorld:
         self.admitted = {person.id}
         self.platforms: list[Platform] = []
 
-    def __enter__(self) -> MatrixWorld:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

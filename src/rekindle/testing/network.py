@@ -201,7 +201,7 @@ class ChatServer:
         """Drop every connection."""
         self._server.call_soon(self._abort_connections)
 
-    def revoke(self) -> None:
+    def reject_bots(self) -> None:
         """Let no bot in any more, for good."""
         self._is_revoked = True
         self.disconnect()
