@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_platform_features import *  # noqa: F403
-from tests.contract.test_platform_gateway import *  # noqa: F403
 from tests.contract.test_platforms import *  # noqa: F403
 
 from .people import Person
