@@ -1,13 +1,16 @@
 """Matrix: many rooms through a real Synapse, while the server and the gateway are killed.
 
-People write in their direct chats with the bot, some of them at the same time. In between the server is
-killed and started again twice, and so is the gateway. In the end every message must have been answered
-once, in the order in which it was said in its room. The model is scripted and answers at once.
+People write in their direct chats with the bot, some of them at the same time; half of the rooms are
+encrypted. In between the server is killed and started again twice, and so is the gateway. In the end
+every message must have been answered once, in the order in which it was said in its room. The model is
+scripted and answers at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import logging
 import os
 import random
 import subprocess
@@ -16,6 +19,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests import servers
-from tests.matrix.people import Person
+from tests.matrix.people import Device, Person
 from tests.matrix.synapse import ApiError, Synapse
 
 from rekindle.platforms.settings_file import write_settings
@@ -46,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    logging.getLogger("nio").setLevel(logging.ERROR)  # every request to a killed server times out
     rooms, each = (6, 5) if args.quick else (ROOMS, EACH)
     with TemporaryDirectory(prefix="rekindle-matrix-") as name, database(args.engine) as url:
         figures = measure(Path(name), url, rooms, each, args.seed)
@@ -83,7 +88,9 @@ class Crowd:
         self.rng = random.Random(seed)
         self.bot = Person(synapse, "bot", "Rekindle")
         people = [Person(synapse, "someone") for _ in range(min(PEOPLE, rooms))]
+        self.encrypted: set[str] = set()
         self.rooms = self._open_rooms(people, rooms)
+        self.devices = Devices(folder / "devices")
         self.said = Counter[str]()
         self.lock = threading.Lock()
         self.gateway = self._start_gateway()
@@ -93,7 +100,10 @@ class Crowd:
         rooms: dict[str, Person] = {}
         for number in range(count):
             person = people[number % len(people)]
-            room = person.create_room(self.bot.id, is_direct=True)
+            is_encrypted = (number + number // len(people)) % 2 == 1
+            room = person.create_room(self.bot.id, is_direct=True, encrypted=is_encrypted)
+            if is_encrypted:
+                self.encrypted.add(room)
             self.bot.join(room)
             direct.setdefault(person.id, []).append(room)
             rooms[room] = person
@@ -126,8 +136,10 @@ class Crowd:
         try:
             state = self.folder / "home" / "platforms" / "matrix" / "sync.json"
             wait_for(state.exists, 120)
+            self.devices.open([self.rooms[room] for room in self.encrypted])
             return self._play()
         finally:
+            self.devices.close()
             self.gateway.kill()
             self.gateway.wait()
 
@@ -160,7 +172,8 @@ class Crowd:
         wait_for(lambda: self._count_answers() >= total, PATIENCE_S, pause=2.0)
         seconds = time.monotonic() - begun
         time.sleep(5.0)  # for an answer too many
-        return {**self._audit(), "said_s": said, "seconds": seconds, "rooms": len(self.rooms)}
+        count = {"rooms": len(self.rooms), "encrypted": len(self.encrypted)}
+        return {**self._audit(), "said_s": said, "seconds": seconds, **count}
 
     def _say(self, room: str, gate: threading.Semaphore) -> None:
         """Say the next thing in a room, until the server takes it; it takes it once."""
@@ -170,9 +183,12 @@ class Crowd:
             try:
                 with gate:
                     body = {"msgtype": "m.text", "body": text}
-                    self.rooms[room].request("PUT", *path, body=body)
+                    if room in self.encrypted:
+                        self.devices.say(self.rooms[room], room, body, transaction)
+                    else:
+                        self.rooms[room].request("PUT", *path, body=body)
                 break
-            except (OSError, ApiError, ValueError):
+            except (OSError, ApiError, ValueError, AssertionError):
                 time.sleep(0.5)
         with self.lock:
             self.said[room] += 1
@@ -181,7 +197,13 @@ class Crowd:
         return sum(len(texts) for texts in self._list_answers().values())
 
     def _list_answers(self) -> dict[str, list[str]]:
-        return {room: person.list_texts(room, self.bot.id) for room, person in self.rooms.items()}
+        self.devices.sync()
+        return {
+            room: self.devices.list_texts(person, room, self.bot.id)
+            if room in self.encrypted
+            else person.list_texts(room, self.bot.id)
+            for room, person in self.rooms.items()
+        }
 
     def _audit(self) -> Figures:
         wanted = [f"<m{number}>" for number in range(self.each)]
@@ -204,6 +226,53 @@ class Crowd:
         }
 
 
+class Devices:
+    """The clients of those who write in encrypted rooms, in a thread of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._devices: dict[str, Device] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def open(self, people: list[Person]) -> None:
+        """Log in; the bot's device must be known by now, so that it gets the keys."""
+        for person in people:
+            if person.id not in self._devices:
+                device = Device(person, self._folder / person.name)
+                self._devices[person.id] = self._run(device.open())
+                self._locks[person.id] = asyncio.Lock()
+
+    def say(self, person: Person, room: str, content: dict[str, Any], transaction: str) -> None:
+        async def say() -> None:
+            async with self._locks[person.id]:
+                await self._devices[person.id].send(room, content, transaction)
+
+        self._run(say())
+
+    def sync(self) -> None:
+        async def sync(id: str) -> None:
+            async with self._locks[id]:
+                await self._devices[id].sync()
+
+        for id in self._devices:
+            self._run(sync(id))
+
+    def list_texts(self, person: Person, room: str, sender: str) -> list[str]:
+        return self._devices[person.id].list_texts(room, sender)
+
+    def close(self) -> None:
+        for device in self._devices.values():
+            self._run(device.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
+
+
 def wait_for(condition: Any, seconds: float, pause: float = 0.1) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
@@ -218,7 +287,8 @@ def page(figures: Figures, engine: str) -> str:
             "## Matrix",
             "",
             f"`python -m bench matrix` on {report.machine()}, {now}: people write to the bot in"
-            f" {figures['rooms']} rooms through a real Synapse on {name}. In between the server is"
+            f" {figures['rooms']} rooms, {figures['encrypted']} of them encrypted, through a real"
+            f" Synapse on {name}. In between the server is"
             f" killed and started again {RESTARTS} times, and so is the gateway (`kill -9`).",
             "",
             "| | |",

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 from rekindle.errors import PlatformError
-from rekindle.platforms import BotIdentity, Platform, PlatformMessage
+from rekindle.platforms import BotIdentity, Feature, Platform, PlatformMessage
 from rekindle.platforms.kind import PlatformField, PlatformKind
 from rekindle.platforms.splitting import split_text
 from rekindle.types import Message, Source
@@ -23,6 +23,7 @@ from rekindle.types import Message, Source
 LINE_BYTES = 400  # of a text; a line has 512 with its prefix and command
 ANSWER_SECONDS = 20.0
 MAX_RETRY_SECONDS = 60.0
+REFUSALS = ("464", "465")  # a wrong password, and a ban
 _LINE = re.compile(r"(?::(?P<prefix>\S+) +)?(?P<command>\S+)(?P<rest>.*)")
 
 
@@ -34,13 +35,17 @@ class IrcPlatform(Platform):
     can_edit = False
     is_idempotent = False
     is_always_shared = True
+    lacks: frozenset[Feature] = frozenset(
+        ("files", "threads", "quotes", "edits", "deletions", "replay", "ids")
+    )
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], retry_seconds: float = 1.0) -> None:
         host, _, port = settings["server"].rpartition(":")
         self._address = (host, int(port))
         self._has_tls = settings["tls"] == "true"
         self._nick, self._password = settings["nick"], settings["password"]
         self._channels = settings["channels"].split()
+        self._retry_seconds = retry_seconds
         self._writer: asyncio.StreamWriter | None = None
         self._is_ready = asyncio.Event()
         self._pongs: dict[str, asyncio.Event] = {}
@@ -49,16 +54,19 @@ class IrcPlatform(Platform):
 
     async def listen(self) -> AsyncGenerator[PlatformMessage]:
         """Yield messages; connect again when the connection is lost."""
-        delay = 1.0
+        delay = self._retry_seconds
         while not self._is_closed:
             try:
                 reader = await self._connect()
                 while line := await reader.readline():
                     if message := self._handle_line(line.decode("utf-8", "replace").rstrip("\r\n")):
-                        delay = 1.0
+                        delay = self._retry_seconds
                         yield message
-            except (OSError, PlatformError):
+            except OSError:
                 pass  # try again below
+            except PlatformError as error:
+                if error.permanent:
+                    raise
             self._is_ready.clear()
             if not self._is_closed:
                 await asyncio.sleep(delay)
@@ -135,6 +143,8 @@ class IrcPlatform(Platform):
             for channel in self._channels:
                 self._write_line(f"JOIN {_clean_word(channel)}")
             self._is_ready.set()
+        elif command in REFUSALS or (command == "ERROR" and "password" in text.lower()):
+            raise PlatformError(f"the IRC server refuses the bot: {text}", permanent=True)
         elif command == "433":  # the nick is taken
             self._nick += "_"
             self._write_line(f"NICK {_clean_word(self._nick)}")
@@ -150,7 +160,9 @@ class IrcPlatform(Platform):
             source = Source(self.name, nick, chat_type="dm", user_id=prefix, user_name=nick)
             return PlatformMessage(source, Message("user", text))
         source = Source(self.name, target, target, "group", prefix, nick)
-        is_addressed = self._nick.lower() in text.lower()
+        name = re.escape(self._nick)
+        is_addressed = re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE) is not None
+        text = re.sub(rf"^{name}[:,]\s*", "", text, flags=re.IGNORECASE)  # only addresses the bot
         return PlatformMessage(source, Message("user", text), is_addressed=is_addressed)
 
     async def _write(self, line: str) -> None:

@@ -81,6 +81,31 @@ def test_an_answer_that_a_kill_cut_off_is_given_once(world: Any, tmp_path: Path)
             assert world.seen() == expected
 
 
+@pytest.mark.networks
+def test_a_revoked_token_is_said_in_one_line_and_shown_by_status(
+    world: Any, tmp_path: Path
+) -> None:
+    make_store(tmp_path / "sessions.db")
+    platform, log = world.chat.platform, tmp_path / "gateway.log"
+    with ScriptedModel(SCRIPT) as model:
+        env = build_env(tmp_path, model, platform, **world.env(tmp_path))
+        world.server.token = world.server.bot_token = "another"
+        with log.open("wb") as file:
+            process = command.start(["gateway", "run"], env=env, stderr=file)
+        try:
+            wait_until(lambda: b"does not accept" in log.read_bytes() or process.poll() is not None)
+            status = command.run(["gateway", "status"], env=env, capture_output=True, text=True)
+        finally:
+            process.kill()
+            process.wait()
+    assert status.returncode == 1
+    assert f"\n  {platform}: " in status.stdout
+    assert f"rekindle gateway setup {platform}" in status.stdout
+    lines = log.read_text().splitlines()
+    assert len([line for line in lines if "does not accept" in line]) == 1
+    assert not any("Traceback" in line for line in lines)
+
+
 def test_no_library_of_a_platform_is_loaded_or_needed_before_it_is_configured() -> None:
     blocked = "\n".join(f"sys.modules[{name!r}] = None" for name in LIBRARIES)
     code = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import Protocol
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
@@ -13,51 +12,9 @@ from rekindle.errors import PlatformError
 from rekindle.platforms import Platform, PlatformMessage
 from rekindle.routing.key import build_key
 from rekindle.testing import ChatServer, MemoryPlatform, NetworkFaults
-from rekindle.types import Source
 from tests.contract.network_worlds import NETWORKS
+from tests.contract.platform_world import ADA, World, memory
 from tests.waiting import PATIENCE
-
-ADA = Source("memory", "ada", user_id="1", user_name="Ada")
-
-
-class World(Protocol):
-    """The other side of a platform: what people do and see there."""
-
-    chat: Source
-
-    def connect(self) -> Platform: ...
-    def say(self, text: str) -> None: ...
-    def seen(self) -> list[str]: ...
-    def disconnect(self) -> None: ...
-    def refuse(self, error: PlatformError | None) -> None: ...
-
-
-class Memory:
-    """The in-memory platform and its server."""
-
-    def __init__(self, server: ChatServer) -> None:
-        self.chat, self._server = ADA, server
-
-    def connect(self) -> Platform:
-        return MemoryPlatform(self._server.address, retry_seconds=0.02)
-
-    def say(self, text: str) -> None:
-        self._server.post_message(ADA, text)
-
-    def seen(self) -> list[str]:
-        return [shown.text for shown in self._server.list_sent("ada")]
-
-    def disconnect(self) -> None:
-        self._server.disconnect()
-
-    def refuse(self, error: PlatformError | None) -> None:
-        self._server.refuse = error
-
-
-@contextmanager
-def memory() -> Iterator[World]:
-    with ChatServer(redeliver_seconds=0.1) as server:
-        yield Memory(server)
 
 
 @pytest.fixture(params=[memory, *NETWORKS], ids=lambda make: make.__name__)

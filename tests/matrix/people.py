@@ -15,6 +15,7 @@ from nio.store import SqliteStore
 from .synapse import Synapse, call
 
 API = "/_matrix/client/v3"
+_FILTER = {"room": {"timeline": {"limit": 1000}}}
 ENCRYPTION = {"algorithm": "m.megolm.v1.aes-sha2"}
 _numbers = itertools.count(1)
 
@@ -117,7 +118,9 @@ class Device:
     async def open(self, *, second: bool = False) -> Device:
         """Log in: as the device that the person has, or as one more."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        config = nio.AsyncClientConfig(store=SqliteStore, store_name="keys.db")
+        config = nio.AsyncClientConfig(
+            store=SqliteStore, store_name="keys.db", max_timeout_retry_wait_time=1
+        )
         person = self.person
         client = nio.AsyncClient(
             person.synapse.url, person.id, store_path=str(self._folder), config=config
@@ -135,7 +138,9 @@ class Device:
     async def sync(self, milliseconds: int = 0) -> None:
         """Take what is new, and do what a client does after it."""
         client = self.client
-        response = await client.sync(milliseconds, full_state=client.next_batch is None)
+        response = await client.sync(
+            milliseconds, sync_filter=_FILTER, full_state=client.next_batch is None
+        )
         assert isinstance(response, nio.SyncResponse), response
         if client.should_upload_keys:
             await client.keys_upload()
@@ -147,15 +152,27 @@ class Device:
         for room_id, info in response.rooms.join.items():
             for event in info.timeline.events:
                 self.events.append({**event.source, "room_id": room_id, "parsed": event})
+        self._decrypt_late()
+
+    def _decrypt_late(self) -> None:
+        """Decrypt what came before its key."""
+        for number, event in enumerate(self.events):
+            if isinstance(event["parsed"], nio.MegolmEvent):
+                try:
+                    parsed = self.client.decrypt_event(event["parsed"])
+                except nio.EncryptionError:
+                    continue
+                self.events[number] = {**parsed.source, "room_id": event["room_id"],
+                                       "parsed": parsed}  # fmt: skip
 
     async def say(self, room: str, text: str, **content: Any) -> str:
         """Say something, encrypted if the room is."""
         return await self.send(room, {"msgtype": "m.text", "body": text, **content})
 
-    async def send(self, room: str, content: dict[str, Any]) -> str:
+    async def send(self, room: str, content: dict[str, Any], transaction: str | None = None) -> str:
         await self.sync()
         answer = await self.client.room_send(
-            room, "m.room.message", content, ignore_unverified_devices=True
+            room, "m.room.message", content, transaction, ignore_unverified_devices=True
         )
         assert isinstance(answer, nio.RoomSendResponse), answer
         return answer.event_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -24,6 +25,8 @@ class FaultProxy:
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._transports: set[asyncio.BaseTransport] = set()
+        self.positions: list[str] = []  # that were synced from
+        self._is_rewinding = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -38,6 +41,11 @@ class FaultProxy:
                     transport.abort()
 
         self._loop.call_soon_threadsafe(cut)
+
+    def rewind(self) -> None:
+        """Give everything since the first position again, once."""
+        self._is_rewinding = True
+        self.disconnect()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -68,6 +76,8 @@ class FaultProxy:
 
         path = request.raw_path
         self.requests.append((request.method, path))
+        if "/sync?" in path:
+            path = self._choose_position(path)
         if self.refusal is not None and "/send/" in path:
             return _refuse(self.refusal)
         transport = request.transport
@@ -87,6 +97,16 @@ class FaultProxy:
         finally:
             if transport is not None:
                 self._transports.discard(transport)
+
+    def _choose_position(self, path: str) -> str:
+        since = parse_qs(urlsplit(path).query).get("since", [""])[0]
+        if not since:
+            return path
+        self.positions.append(since)
+        if not self._is_rewinding:
+            return path
+        self._is_rewinding = False
+        return path.replace(f"since={quote(since)}", f"since={quote(self.positions[0])}")
 
 
 def _refuse(error: PlatformError) -> web.Response:

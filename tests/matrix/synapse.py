@@ -97,6 +97,13 @@ def call(
             raise ApiError(error.code, json.loads(error.read() or b"{}")) from error
 
 
+def fetch_bytes(url: str, token: str) -> bytes:
+    """Return a file of the media repository."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        return response.read()
+
+
 class Synapse:
     """A server of our own. `database` is the URL of a PostgreSQL database; without it, SQLite."""
 

@@ -60,7 +60,8 @@ def test_ports_are_published_on_loopback_and_the_database_not_at_all() -> None:
 
 def test_images_have_a_version_and_no_registry() -> None:
     for service in load_yaml("compose.yaml")["services"].values():
-        name, _, version = service["image"].partition(":")
+        default = service["image"].partition(":-")[2].removesuffix("}")
+        name, _, version = default.partition(":")
         assert "." not in name
         assert version not in ("", "latest")
 

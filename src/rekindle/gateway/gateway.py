@@ -18,7 +18,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from rekindle.errors import InvalidInput, StoreError
+from rekindle.errors import InvalidInput, PlatformError, StoreError
 from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 _RETRY_SECONDS = 1.0  # seconds to wait after an error
 _MAX_RETRY_SECONDS = 30.0
+_USELESS_RETRY_SECONDS = 600.0  # where only the operator can help, such as with a new token
+_RECOVERY_SECONDS = 60.0  # after which a platform that listens again counts as helped
 _CLEANUP_SECONDS = 3600.0
 
 
@@ -89,6 +91,7 @@ class Gateway:
         self.context = context = context._replace(gate=gate, metrics=Metrics())
         self.errors = ErrorCollector(context.metrics, context.model.endpoint.api_key)
         self.listening: dict[str, bool] = {}  # by platform
+        self.failures: dict[str, str] = {}  # by platform: why only the operator can help
         self.platforms = {platform.name: platform for platform in platforms}
         self.started = time.time()
         self.accepted_count = 0
@@ -181,18 +184,36 @@ class Gateway:
     async def _listen(self, platform: Platform) -> None:
         delay = _RETRY_SECONDS
         while not self._stopping.is_set():
+            recovery = asyncio.get_running_loop().call_later(
+                _RECOVERY_SECONDS, self.failures.pop, platform.name, None
+            )
             try:
                 async with aclosing(platform.listen()) as incoming_messages:
                     self.listening[platform.name] = True
                     async for incoming in incoming_messages:
+                        self.failures.pop(platform.name, None)
                         await self._accept_and_acknowledge(platform, incoming)
                         delay = _RETRY_SECONDS
                 return
+            except PlatformError as error:
+                delay = self._record_failure(platform.name, error, delay)
             except Exception:  # a failing platform must stop neither itself nor others
                 logger.exception("%s: listening failed; retrying in %g s", platform.name, delay)
+            finally:
+                recovery.cancel()
             self.listening[platform.name] = False
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
+
+    def _record_failure(self, name: str, error: PlatformError, delay: float) -> float:
+        """Log why a platform gave up, once, and return the seconds until the next attempt."""
+        if not error.permanent:
+            logger.warning("%s: %s; retrying in %g s", name, error, delay)
+            return delay
+        if self.failures.get(name) != str(error):
+            self.failures[name] = str(error)
+            logger.error("%s: %s", name, error, extra={"kind": type(error).__name__})
+        return _USELESS_RETRY_SECONDS
 
     async def _accept_and_acknowledge(self, platform: Platform, incoming: PlatformMessage) -> None:
         await self.accept(incoming)

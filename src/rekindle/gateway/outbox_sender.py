@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rekindle.errors import PlatformError, StoreError
 from rekindle.platforms import Platform
+from rekindle.routing.sanitize import clean_text
 from rekindle.store.conversations.inbox import SEND_LEASE_PREFIX, InboundMessage, OutboundMessage
 
 from .context import GatewayContext
@@ -58,6 +59,7 @@ class OutboxSender:
         self._requested: set[str] = set()
         self._leased: set[str] = set()  # keys whose lease we hold
         self._answers: dict[int, tuple[InboundMessage, LiveDraft | None]] = {}  # by outbound number
+        self._pauses: dict[str, float] = {}  # by key: monotonic time before which nothing is sent
 
     @property
     def keys(self) -> list[str]:
@@ -155,9 +157,7 @@ class OutboxSender:
     async def _send_batch(self, outbound_messages: Sequence[OutboundMessage]) -> bool:
         """Send messages in order, up to the first that must be retried."""
         for outbound in outbound_messages:
-            wait = min(outbound.next_try - time.time(), self._retry_policy.max_delay)
-            if wait > 0 and outbound.attempts:  # else only the clock was set back
-                await asyncio.sleep(wait)
+            await self._wait_until_due(outbound)
             try:
                 if not await self._deliver(outbound):
                     break
@@ -166,6 +166,16 @@ class OutboxSender:
                 await asyncio.sleep(_RETRY_SECONDS)
                 break
         return True
+
+    async def _wait_until_due(self, outbound: OutboundMessage) -> None:
+        """Wait before the next attempt, for as long as the platform asked, whatever the clock says."""
+        pause = self._pauses.pop(outbound.key, None)
+        if pause is not None:
+            wait = pause - time.monotonic()
+        else:  # of an earlier run: perhaps the clock was set back since
+            wait = min(outbound.next_try - time.time(), self._retry_policy.max_delay)
+        if wait > 0 and outbound.attempts:
+            await asyncio.sleep(wait)
 
     async def _deliver(self, outbound: OutboundMessage) -> bool:
         """Try to send a message; return False if it must be retried."""
@@ -180,16 +190,30 @@ class OutboxSender:
             await self._executor.run(
                 self._inbox.mark_failed, outbound, str(error) or "failed", retry_after=delay
             )
+            if delay is not None:
+                self._pauses[outbound.key] = time.monotonic() + delay
             self._metrics.count_delivery("failed" if delay is None else "retried")
             next_step = "giving up" if delay is None else f"retrying in {delay:g} s"
             logger.warning("outbound message %d not sent: %s; %s", outbound.num, error, next_step)
             if delay is None:
                 self._answers.pop(outbound.num, None)
+                await self._report_unsent_file(outbound, error)
             return delay is None
         await self._executor.run(self._inbox.mark_sent, outbound, message_id)
         self._metrics.count_delivery("sent")
         self._answers.pop(outbound.num, None)
         return True
+
+    async def _report_unsent_file(self, outbound: OutboundMessage, error: PlatformError) -> None:
+        """Tell the chat that a file will not come: its sender was told that it is on its way."""
+        if outbound.file is None:
+            return
+        name, reason = clean_text(Path(outbound.file).name), clean_text(str(error), 200)
+        text = f"[File {name}: not sent: {reason}]"
+        if outbound.text:
+            text = f"{outbound.text}\n{text}"
+        await self._executor.run(self._inbox.post, outbound.key, outbound.target, text)
+        self._requested.add(outbound.key)
 
     async def _send_or_edit(self, outbound: OutboundMessage) -> str:
         platform = self._platforms.get(outbound.target.platform)

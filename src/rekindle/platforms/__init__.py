@@ -19,6 +19,18 @@ from .splitting import split_text
 Progress: TypeAlias = Literal["working", "done", "failed"]
 Change: TypeAlias = Literal["new", "edited", "deleted"]
 AdmissionCheck: TypeAlias = Callable[[Source], Awaitable[bool]]
+# What most networks have, as seen by the gateway:
+#   files      files in both directions
+#   groups     chats with several people
+#   threads    threads within a chat
+#   quotes     messages that reply to others
+#   edits      people can edit their messages, and the network says so
+#   deletions  people can delete their messages, and the network says so
+#   replay     what was written while the bot was away is given later
+#   ids        messages have ids, so one that is given twice is recognized
+Feature: TypeAlias = Literal[
+    "files", "groups", "threads", "quotes", "edits", "deletions", "replay", "ids"
+]
 
 
 class Attachment(NamedTuple):
@@ -71,6 +83,7 @@ class Platform(Protocol):
     can_edit: bool  # replies can be shown while they are streamed
     is_idempotent: bool = True  # a repeated nonce sends nothing
     is_always_shared: bool = False  # anyone can write, so every direct chat is its own conversation
+    lacks: frozenset[Feature] = frozenset()  # what the network does not have
 
     def listen(self) -> AsyncGenerator[PlatformMessage]:
         """Yield received messages until the platform is closed; handle reconnects internally."""

@@ -31,7 +31,7 @@ from .common.fields import build_url_field
 from .common.markup import write_for_discord
 from .common.mentions import replace_brackets
 from .common.pending import PendingMessages, Positions
-from .common.sending import SendJournal, check_length
+from .common.sending import SendJournal, check_file, check_length
 from .common.state_file import StateFile
 from .kind import PlatformField, PlatformKind
 from .splitting import split_text
@@ -299,6 +299,7 @@ class DiscordPlatform(Platform):
         return await self._post(target, nonce, content=shown)
 
     async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
+        check_file(file)
         shown = write_for_discord(caption)
         check_length("discord", len(shown), self.limit)
         return await self._post(target, nonce, path=file, content=shown)

@@ -32,7 +32,7 @@ from .common.fields import build_url_field
 from .common.markup import parse_markdown, render_marks
 from .common.mentions import replace_brackets
 from .common.pending import PendingMessages, Positions, is_later
-from .common.sending import SendJournal, check_length
+from .common.sending import SendJournal, check_file, check_length
 from .common.state_file import StateFile
 from .kind import PlatformField, PlatformKind
 from .splitting import split_text
@@ -342,7 +342,6 @@ class SlackPlatform(Platform):
     async def send(self, target: Source, text: str, nonce: str) -> str:
         shown = convert_markdown(text)
         check_length("slack", len(shown), self.limit)
-        started = time.time()
 
         async def post() -> str:
             answer = await self._call(
@@ -361,7 +360,7 @@ class SlackPlatform(Platform):
             messages = await self._read_history(
                 target.chat_id,
                 target.thread_id or "",
-                f"{started - 86_400:.6f}",
+                f"{time.time() - 86_400:.6f}",
                 include_all_metadata=True,
             )
             for one in messages:
@@ -378,6 +377,8 @@ class SlackPlatform(Platform):
         await self._call(self._web.chat_update(channel=target.chat_id, ts=message_id, text=shown))
 
     async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
+        check_file(file)
+
         async def upload() -> str:
             answer = await self._call(
                 self._web.files_upload_v2(
@@ -432,9 +433,8 @@ class SlackPlatform(Platform):
         except SlackApiError as error:
             raise _convert_error(error) from None
         except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise PlatformError(
-                f"slack cannot be reached: {error or type(error).__name__}"
-            ) from None
+            said = f"slack cannot be reached: {error or type(error).__name__}"
+            raise PlatformError(said) from None
 
 
 def _convert_error(error: SlackApiError) -> PlatformError:

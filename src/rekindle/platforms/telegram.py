@@ -36,12 +36,12 @@ from pydantic import ValidationError
 from rekindle.errors import InvalidSetting, PlatformError
 from rekindle.types import ChatType, Message, Source
 
-from . import Attachment, BotIdentity, Change, Platform, PlatformMessage, Progress
+from . import Attachment, BotIdentity, Change, Feature, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
 from .common.fields import build_url_field
 from .common.markup import Style, count_utf16, list_runs, parse_markdown
 from .common.pending import PendingMessages
-from .common.sending import SendJournal, check_length
+from .common.sending import SendJournal, check_file, check_length
 from .common.state_file import StateFile
 from .kind import PlatformField, PlatformKind
 from .splitting import split_text
@@ -81,6 +81,7 @@ class TelegramPlatform(Platform):
     limit = 4096  # UTF-16 code units, counted after the Markdown is converted
     can_edit = True
     is_idempotent = False  # see SendJournal: a send with an unknown outcome is sent again
+    lacks: frozenset[Feature] = frozenset(("deletions",))
 
     def __init__(
         self, token: str, folder: Path, *, api_url: str = _API_URL, retry_seconds: float = 1.0
@@ -293,6 +294,7 @@ class TelegramPlatform(Platform):
 
     async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
         """Send a file, as an image if it is one; the rest of a long caption follows as text."""
+        check_file(file)
         head, *rest = split_text(caption, _MAX_CAPTION, _count_shown) if caption else [""]
         shown, entities = convert_markdown(head)
         thread = _get_thread(target)

@@ -23,7 +23,7 @@ from aiohttp import web
 from rekindle.errors import InvalidSetting, PlatformError
 from rekindle.types import Message, Source
 
-from . import Attachment, BotIdentity, Platform, PlatformMessage, Progress
+from . import Attachment, BotIdentity, Feature, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
 from .common.downloads import fetch_file
 from .common.fields import build_url_field
@@ -41,6 +41,7 @@ _LISTEN = "127.0.0.1:8087"
 _PATH = "/webhook"
 _MAX_BODY = 4 << 20
 _MAX_CAPTION = 1024
+_MAX_IMAGE = 5 << 20  # larger ones are sent as documents
 _ACKNOWLEDGE_SECONDS = 15.0  # then the webhook is answered with an error, and comes again
 _MEDIA = ("image", "document", "audio", "video", "sticker")
 _MAX_RECENT = 1000
@@ -86,6 +87,7 @@ class WhatsAppPlatform(Platform):
     # carries our nonce; if it is repeated before that comes, it is sent again.
     is_idempotent = False
     is_always_shared = True
+    lacks: frozenset[Feature] = frozenset(("groups", "threads", "edits", "deletions"))
 
     def __init__(
         self, settings: WhatsAppSettings, folder: Path, *, retry_seconds: float = 1.0
@@ -100,7 +102,9 @@ class WhatsAppPlatform(Platform):
         self._journal = SendJournal(folder)
         self._receipts = StateFile(folder / "acknowledged.jsonl")
         self._pending: PendingMessages[_Arrival] = PendingMessages()
-        self._arrivals: asyncio.Queue[tuple[PlatformMessage, _Arrival]] = asyncio.Queue()
+        self._arrivals: asyncio.Queue[tuple[PlatformMessage, _Arrival] | PlatformError] = (
+            asyncio.Queue()
+        )
         self._open: set[asyncio.Future[bool]] = set()
         self._texts: dict[
             str, str
@@ -110,8 +114,10 @@ class WhatsAppPlatform(Platform):
     # -- receiving
 
     async def listen(self) -> AsyncGenerator[PlatformMessage]:
-        """Yield messages while the webhook is served."""
+        """Yield messages while the webhook is served; raise PlatformError if the token is useless."""
+        await self._check_token()
         self._pending.clear()
+        self._arrivals = asyncio.Queue()
         app = web.Application(client_max_size=_MAX_BODY)
         app.add_routes([web.get(_PATH, self._verify), web.post(_PATH, self._accept)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -119,7 +125,10 @@ class WhatsAppPlatform(Platform):
         try:
             await self._start_site(runner)
             while not self._closed:
-                incoming, arrival = await self._arrivals.get()
+                arrived = await self._arrivals.get()
+                if isinstance(arrived, PlatformError):
+                    raise arrived
+                incoming, arrival = arrived
                 if self._receipts.find(arrival.id) is not None:
                     _settle_arrival(arrival, True)
                 elif self._pending.add(incoming, arrival):
@@ -137,6 +146,14 @@ class WhatsAppPlatform(Platform):
             if self._receipts.find(arrival.id) is None:
                 self._receipts.put(arrival.id, "")
             _settle_arrival(arrival, True)
+
+    async def _check_token(self) -> None:
+        """Raise PlatformError if the number cannot be used; an outage does not stop the webhook."""
+        try:
+            await self.identify()
+        except PlatformError as error:
+            if error.permanent:
+                raise
 
     async def _start_site(self, runner: web.AppRunner) -> None:
         while not self._closed:
@@ -189,9 +206,11 @@ class WhatsAppPlatform(Platform):
         for entry in body["entry"]:
             for change in entry["changes"]:
                 value: dict[str, Any] = change["value"]
-                number = (value.get("metadata") or {}).get("phone_number_id")
+                about: dict[str, Any] = value.get("metadata") or {}
+                number = about.get("phone_number_id")
                 if change.get("field") != "messages" or number != self._settings.phone_number_id:
                     continue
+                own = _get_digits(about.get("display_phone_number"))
                 for status in value.get("statuses") or ():
                     self._record_status(status)
                 names = {
@@ -199,6 +218,9 @@ class WhatsAppPlatform(Platform):
                     for one in value.get("contacts") or ()
                 }
                 for raw in value.get("messages") or ():
+                    # Not what we wrote ourselves, nor in a group: it would be answered in private.
+                    if _get_digits(raw["from"]) == own or raw.get("group_id"):
+                        continue
                     if (incoming := self._parse_message(raw, names)) is not None:
                         messages.append(incoming)
         return messages
@@ -273,11 +295,12 @@ class WhatsAppPlatform(Platform):
         """Send a file, as an image if it is one; the rest of a long caption follows as text."""
         head, *rest = split_text(caption, _MAX_CAPTION, _count_shown) if caption else [""]
         media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        kind = "image" if media_type in ("image/jpeg", "image/png") else "document"
 
         async def upload() -> str:
             form = aiohttp.FormData({"messaging_product": "whatsapp", "type": media_type})
             content = await asyncio.to_thread(file.read_bytes)
+            is_image = media_type in ("image/jpeg", "image/png") and len(content) <= _MAX_IMAGE
+            kind = "image" if is_image else "document"
             form.add_field("file", content, filename=file.name, content_type=media_type)
             media = await self._call("POST", f"{self._settings.phone_number_id}/media", data=form)
             details = {"id": media["id"], "caption": convert_markdown(head)}
@@ -356,7 +379,10 @@ class WhatsAppPlatform(Platform):
         with contextlib.suppress(ValueError):
             body = cast(dict[str, Any], json.loads(text))
         if status != 200 or "error" in body:
-            raise _convert_error(status, body.get("error") or {}, retry_after)
+            error = _convert_error(status, body.get("error") or {}, retry_after)
+            if str(error) == _NEW_TOKEN:  # whoever listens is to know, since no answer can be sent
+                self._arrivals.put_nowait(error)
+            raise error
         return body
 
 
@@ -386,6 +412,10 @@ def convert_markdown(text: str) -> str:
 
 def _count_shown(text: str) -> int:
     return len(convert_markdown(text))
+
+
+def _get_digits(number: object) -> str:
+    return "".join(filter(str.isdigit, str(number or "")))
 
 
 def _is_equal(given: str, expected: str) -> bool:

@@ -119,6 +119,8 @@ class ChatServer:
     ) -> None:
         self.faults = faults or NetworkFaults()
         self.refuse: PlatformError | None = None  # raised for every send
+        self.max_upload = MAX_LINE  # bytes of a file
+        self._is_revoked = False
         self.progress: list[tuple[str, str]] = []  # what was shown of messages in progress
         self._redeliver_seconds = redeliver_seconds
         self._random = Random(seed)
@@ -199,6 +201,11 @@ class ChatServer:
         """Drop every connection."""
         self._server.call_soon(self._abort_connections)
 
+    def reject_bots(self) -> None:
+        """Let no bot in any more, for good."""
+        self._is_revoked = True
+        self.disconnect()
+
     # -- the bot's side
 
     def _abort_connections(self) -> None:
@@ -258,6 +265,10 @@ class ChatServer:
         op = request["op"]
         if op in ("send", "edit") and (refused or self.refuse):
             raise self.refuse or PlatformError("temporarily refused")
+        if self._is_revoked and op in ("listen", "send", "edit"):
+            raise PlatformError("the bot is not let in any more", permanent=True)
+        if op == "send" and len(request.get("content", "")) * 3 // 4 > self.max_upload:
+            raise PlatformError(f"the file has more than {self.max_upload} bytes", permanent=True)
         if op == "listen":
             self._listeners.add(writer)
             with self._state.lock:

@@ -58,8 +58,9 @@ class MemoryPlatform(Platform):
                 await connection.send_request({"op": "listen"})
                 while (message := await connection.messages.get()) is not None:
                     yield _parse_message(message)
-            except PlatformError:
-                pass
+            except PlatformError as error:
+                if error.permanent:
+                    raise
             await asyncio.sleep(self._retry_seconds)
 
     async def acknowledge(self, incoming: PlatformMessage) -> None:
@@ -79,7 +80,10 @@ class MemoryPlatform(Platform):
         )
 
     async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
-        content = base64.b64encode(await asyncio.to_thread(file.read_bytes)).decode()
+        try:
+            content = base64.b64encode(await asyncio.to_thread(file.read_bytes)).decode()
+        except OSError as error:
+            raise PlatformError(f"the file cannot be read: {error}", permanent=True) from error
         request = {"op": "send", "source": to_json(target), "text": caption, "nonce": nonce,
                    "file": file.name, "content": content}  # fmt: skip
         return (await (await self._ensure_connected()).send_request(request))["id"]
@@ -124,7 +128,9 @@ def _parse_file(name: str, encoded: str) -> Attachment:
     content = base64.b64decode(encoded)
 
     async def fetch(max_bytes: int) -> bytes:
-        return content[: max_bytes + 1]
+        if len(content) > max_bytes:
+            raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+        return content
 
     media_type, _ = mimetypes.guess_type(name)
     return Attachment(name, media_type or "application/octet-stream", len(content), fetch)

@@ -98,6 +98,8 @@ def show_status(json: JsonOption = False) -> None:
     else:
         for one in gateways:
             print_line(_format_gateway(one))
+            for name, failure in one.get("failures", {}).items():
+                print_line(escape_control_chars(f"  {name}: {failure}"))
         if not gateways:
             print_line("No gateway is running.")
         print_line(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rekindle.agent.tools.sandbox_paths import assess_read, open_file, resolve_path
@@ -23,8 +23,11 @@ MAX_CAPTION_CHARS = 1000
 ROUTE_KEY_NOTE = "route_key"  # the note of a session that holds the key of its conversation
 
 
-def create_file_tool(folder: Path) -> Tool:
-    """Create the tool; `folder` keeps the copies until they are old."""
+def create_file_tool(folder: Path, excluded: Collection[str] = ()) -> Tool:
+    """Create the tool; `folder` keeps the copies until they are old.
+
+    It is not offered in chats of the `excluded` platforms, which cannot send files.
+    """
 
     def handle(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
         key = (context.notes or {}).get(ROUTE_KEY_NOTE)
@@ -34,6 +37,12 @@ def create_file_tool(folder: Path) -> Tool:
         target = from_json(json.loads(context.address)[1])
         context.store.inbox.post(str(key), target, caption, file=str(copy))
         return json.dumps({"queued": asked, "bytes": copy.stat().st_size})
+
+    def find_missing(context: ToolContext) -> str | None:
+        if not (context.store and context.address and (context.notes or {}).get(ROUTE_KEY_NOTE)):
+            return "there is no chat to send a file to"
+        platform = from_json(json.loads(context.address)[1]).platform
+        return f"{platform} cannot send files" if platform in excluded else None
 
     return Tool(
         name="send_file",
@@ -46,7 +55,7 @@ def create_file_tool(folder: Path) -> Tool:
         ),
         handler=handle,
         assess=assess_read,
-        missing=_find_missing,
+        missing=find_missing,
         emoji="📎",
         abilities=frozenset(("read_files", "reach_people")),
     )
@@ -61,11 +70,6 @@ def delete_old_copies(folder: Path, before: float) -> None:
                 copy.parent.rmdir()
         except OSError:  # another gateway was faster
             continue
-
-
-def _find_missing(context: ToolContext) -> str | None:
-    has_chat = context.store and context.address and (context.notes or {}).get(ROUTE_KEY_NOTE)
-    return None if has_chat else "there is no chat to send a file to"
 
 
 def _copy_file(context: ToolContext, asked: str, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -25,22 +26,38 @@ async def show_progress(platform: Platform | None, inbound: InboundMessage) -> A
     if platform is None or id is None:
         yield
         return
-    task = asyncio.create_task(_keep_showing(platform, inbound, id))
+    ended = asyncio.Event()
+    task = asyncio.create_task(_keep_showing(platform, inbound, id, ended))
     progress: Progress = "failed"
     try:
         yield
         progress = "done"
     finally:
-        task.cancel()
-        last = asyncio.create_task(_send_notice(platform, inbound, id, progress))
+        ended.set()
+        last = asyncio.create_task(_send_last_notice(task, platform, inbound, id, progress))
         _closing.add(last)
         last.add_done_callback(_closing.discard)
 
 
-async def _keep_showing(platform: Platform, inbound: InboundMessage, id: str) -> None:
-    while True:
+async def _keep_showing(
+    platform: Platform, inbound: InboundMessage, id: str, ended: asyncio.Event
+) -> None:
+    while not ended.is_set():
         await _send_notice(platform, inbound, id, "working")
-        await asyncio.sleep(REPEAT_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), REPEAT_SECONDS)
+
+
+async def _send_last_notice(
+    showing: asyncio.Task[None],
+    platform: Platform,
+    inbound: InboundMessage,
+    id: str,
+    progress: Progress,
+) -> None:
+    """Send the last notice after the others: one that is cut off may be shown, and for good."""
+    await asyncio.wait([showing])
+    await _send_notice(platform, inbound, id, progress)
 
 
 async def _send_notice(

@@ -19,12 +19,16 @@ _REQUEST_TIMEOUT = 5.0  # seconds to wait for a request
 
 
 async def collect_health(gateway: Gateway) -> dict[str, object]:
-    """Collect the health report; `status` is ok, or store if the store is unavailable."""
+    """Collect the health report.
+
+    `status` is ok, store if the store is unavailable, or platform if one needs the operator.
+    """
     health: dict[str, object] = {
-        "status": "ok",
+        "status": "platform" if gateway.failures else "ok",
         "instance": gateway.context.instance,
         "uptime": round(time.time() - gateway.started, 1),
         "platforms": _list_platforms(gateway),
+        "failures": dict(gateway.failures),
         "conversations": gateway.worker_count,
         "sending": gateway.sender_count,
         "accepted": gateway.accepted_count,
@@ -90,7 +94,9 @@ async def _build_response(gateway: Gateway, path: bytes) -> tuple[bytes, str, by
     status = b"404 Not Found"
     if path == b"/health":
         payload = await collect_health(gateway)
-        status = b"200 OK" if payload["status"] == "ok" else b"503 Service Unavailable"
+        # Not for a platform: whoever restarts what is unhealthy would restart it without end.
+        is_up = payload["status"] != "store"
+        status = b"200 OK" if is_up else b"503 Service Unavailable"
     return status, "application/json", json.dumps(payload).encode() + b"\n"
 
 

@@ -73,21 +73,23 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
     try:
         price = config.get_price(config.model.name)
         processes = create_client(config)
+        platforms = [
+            *connect_platforms(config.gateway.platforms, config.home),
+            FolderPlatform(config.home / "results"),
+        ]
         extra_tools = [
             create_tool_from_config(config, shared=True),
             create_schedule_tool(config.policies.default.time_zone),
             create_memory_tool(_make_speaker_check(config, store)),
-            create_file_tool(config.home / "sent-files"),
+            create_file_tool(
+                config.home / "sent-files", [one.name for one in platforms if "files" in one.lacks]
+            ),
         ]
         tools = open_toolkit(config, extra_tools=extra_tools, processes=processes)
         async with open_model(config) as model, aclosing(processes), tools as toolkit:
             for problem in toolkit.problems:
                 logger.warning("%s", problem)
             await model.load_client()
-            platforms = [
-                *connect_platforms(config.gateway.platforms, config.home),
-                FolderPlatform(config.home / "results"),
-            ]
             context = build_gateway_context(
                 config, executor, model, instance.name, platforms, toolkit, price
             )

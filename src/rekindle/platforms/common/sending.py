@@ -58,6 +58,16 @@ class SendJournal:
             raise
 
 
+def check_file(file: Path) -> None:
+    """Raise PlatformError if a file cannot be read: to try again would not help."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise PlatformError(
+            f"{file.name} cannot be read: {error.strerror}", permanent=True
+        ) from None
+
+
 def check_length(name: str, size: int, limit: int) -> None:
     """Raise PlatformError if a text is too long for one message."""
     if size > limit:

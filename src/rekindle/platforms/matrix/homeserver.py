@@ -131,8 +131,8 @@ def build_error(status: int, answer: Mapping[str, Any]) -> PlatformError:
     text = str(answer.get("error") or code or f"HTTP status {status}")[:_MAX_ERROR_CHARS]
     if code in _TOKEN_ERRORS:
         return PlatformError(
-            f"the homeserver does not accept the access token: {text}. Log in again for a new one,"
-            " and enter it with `rekindle gateway setup matrix`.",
+            f"the homeserver does not accept the access token ({text}): log in again for a new one,"
+            " and enter it with `rekindle gateway setup matrix`",
             permanent=True,
         )
     if code == "M_USER_DEACTIVATED":

@@ -19,6 +19,7 @@ from .web_server import WebServer
 TOKEN = "local.discord.token"
 BOT = {"id": "900", "username": "rekindle", "discriminator": "0", "bot": True, "avatar": None}
 ADA = {"id": "101", "username": "ada", "global_name": "Ada", "discriminator": "0", "avatar": None}
+BOB = {"id": "102", "username": "bob", "global_name": "Bob", "discriminator": "0", "avatar": None}
 DIRECT, ROOM, THREAD = "500", "600", "601"
 MAX_TEXT = 2000
 MAX_NONCE = 25
@@ -52,6 +53,7 @@ class DiscordServer(WebServer):
             ROOM: {"id": ROOM, "type": 0, "name": "ops", "guild_id": "1"},
             THREAD: {"id": THREAD, "type": 11, "name": "deploy", "parent_id": ROOM},
         }
+        self.max_upload = 10 << 20
         self.loses_answers = False  # of new messages: they are posted, and the connection dropped
         self.close_code = 0  # given to whoever identifies, such as 4014
         self.resumes = 0
@@ -183,6 +185,8 @@ class DiscordServer(WebServer):
             body = await request.json()
         text, channel = body.get("content") or "", request.match_info["channel"]
         nonce = str(body.get("nonce") or "")
+        if any(len(one) > self.max_upload for one in files):
+            return _build_error(413, 40005, "Request entity too large")
         if not text and not files:
             return _build_error(400, 50006, "Cannot send an empty message")
         if len(text) > MAX_TEXT or len(nonce) > MAX_NONCE:

@@ -22,7 +22,7 @@ from .web_server import WebServer
 BOT_TOKEN = "xoxb-local"
 APP_TOKEN = "xapp-local"
 BOT_USER = "UBOT"
-USERS = {"UADA": "Ada", BOT_USER: "rekindle"}
+USERS = {"UADA": "Ada", "UBOB": "Bob", BOT_USER: "rekindle"}
 CHANNELS = {"COPS": "ops"}
 DIRECT = "DADA"
 MAX_TEXT = 40_000
@@ -51,6 +51,7 @@ class SlackServer(WebServer):
         self.uploads: list[tuple[str, bytes]] = []
         self.reactions: set[tuple[str, str]] = set()  # timestamp and name
         self.messages: list[dict[str, Any]] = []  # of people and the bot, as the history has them
+        self.max_upload = 1 << 30
         self.loses_answers = False  # of chat.postMessage: it is posted, and the connection dropped
         self.forgets_events = False  # as Slack does with what nobody confirms for some minutes
         self._redeliver_seconds = redeliver_seconds
@@ -281,6 +282,8 @@ class SlackServer(WebServer):
         return {"ok": True}
 
     def _on_files_getuploadurlexternal(self, form: dict[str, Any]) -> Any:
+        if int(form.get("length") or 0) > self.max_upload:
+            return _build_error("file_upload_size_restricted")
         id = f"F{self._next_number()}"
         return {"ok": True, "upload_url": f"{self.url}/upload/{id}", "file_id": id}
 

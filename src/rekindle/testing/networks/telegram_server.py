@@ -22,6 +22,8 @@ TOKEN = "123456:local-token"
 BOT = {"id": 123456, "is_bot": True, "first_name": "Rekindle", "username": "rekindle_bot"}
 ADA = {"id": 1001, "type": "private", "first_name": "Ada"}
 ADA_USER = {"id": 1001, "is_bot": False, "first_name": "Ada"}
+BOB_USER = {"id": 1002, "is_bot": False, "first_name": "Bob"}
+GROUP = {"id": -2001, "type": "supergroup", "title": "Ops", "is_forum": True}
 MAX_TEXT = 4096
 MAX_CAPTION = 1024
 MAX_DOWNLOAD = 20 << 20
@@ -51,6 +53,7 @@ class TelegramServer(WebServer):
         self.actions: list[str] = []
         self.files: dict[str, bytes] = {}
         self.rejects_entities = False
+        self.max_upload = 50 << 20
         self.loses_answers = False  # of sendMessage: it is sent, and the connection dropped
         self._updates: list[dict[str, Any]] = []  # not confirmed
         self._next_update = 1
@@ -79,14 +82,19 @@ class TelegramServer(WebServer):
             **fields,
         }
 
-    def post_update(self, update: Mapping[str, Any], *, update_id: int | None = None) -> None:
-        """Post an update; with a lower id it comes out of order, with a known one twice."""
+    def post_update(self, update: Mapping[str, Any], *, update_id: int | None = None) -> int:
+        """Post an update and return its id; with a known one it comes twice."""
+        id = self._next_update if update_id is None else update_id
+        self.post_updates({**update, "update_id": id})
+        return id
+
+    def post_updates(self, *updates: Mapping[str, Any]) -> None:
+        """Post updates with their ids at once; with lower ones they come out of order."""
 
         def add() -> None:
-            self._next_update = max(self._next_update, update_id or self._next_update)
-            id = self._next_update if update_id is None else update_id
-            self._next_update += update_id is None
-            self._updates.append({**update, "update_id": id})
+            for update in updates:
+                self._next_update = max(self._next_update, update["update_id"] + 1)
+                self._updates.append(dict(update))
             self._arrived.set()
 
         self.call(add)
@@ -182,7 +190,10 @@ class TelegramServer(WebServer):
         entities = json.loads(form.get("caption_entities", "[]"))
         if caption and (problem := self._check_text(caption, entities, MAX_CAPTION)) is not None:
             return problem
-        return self._add(form, caption, entities, upload.file.read())
+        content = upload.file.read()
+        if len(content) > self.max_upload:
+            return _build_error(413, "Request Entity Too Large")
+        return self._add(form, caption, entities, content)
 
     async def _on_editmessagetext(self, form: dict[str, Any]) -> Any:
         text, entities = form.get("text", ""), json.loads(form.get("entities", "[]"))

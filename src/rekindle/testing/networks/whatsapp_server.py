@@ -52,6 +52,7 @@ class WhatsAppServer(WebServer):
         self.files: dict[str, bytes] = {}
         self.statuses: list[int] = []  # of the answers of the webhook
         self.error_code = 0  # given to every send, such as 131047
+        self.max_upload = 100 << 20
         self.loses_answers = False  # of sends: they are sent, and the connection dropped
         self._redeliver_seconds = redeliver_seconds
         self._bodies: list[bytes] = []  # not answered with 200
@@ -176,7 +177,10 @@ class WhatsAppServer(WebServer):
         form = await request.post()
         upload = form["file"]
         id = f"media{len(self.files)}"
-        self.files[id] = upload.file.read() if isinstance(upload, web.FileField) else b""
+        content = upload.file.read() if isinstance(upload, web.FileField) else b""
+        if len(content) > self.max_upload:
+            return _build_error(400, 131053, "Media upload error")
+        self.files[id] = content
         return web.json_response({"id": id})
 
     async def _serve_object(self, request: web.Request) -> web.Response:
