@@ -102,6 +102,8 @@ def test_a_job_runs_by_itself_and_its_result_reaches_the_chat(home: Home) -> Non
         assert run["output"] == "You said: say hello"
         shown = home.run("sessions", "show", run["session"])
         assert "say hello" in shown
+        (ended,) = [s for s in home.json("sessions", "list") if s["id"] == run["session"]]
+        assert ended["end_reason"] == "done"
         prompt = home.model.requests[-1].messages[0].text
         assert "This is a run of a scheduled job" in prompt
         (done,) = home.json("schedule", "list")
@@ -153,6 +155,16 @@ def test_a_silent_job_says_nothing_when_there_is_nothing_to_say(home: Home) -> N
         wait_until(lambda: home.server.listeners == 1)
         job = home.json("schedule", "add", "1s", "quiet", "--silent", "--deliver", "memory:ops")
         wait_until(lambda: [run["output"] for run in home.history(job["id"])] == ["NOTHING"])
+        assert home.texts("ops") == []
+
+
+def test_a_silent_command_keeps_its_output_in_its_history(home: Home) -> None:
+    with home.gateway():
+        wait_until(lambda: home.server.listeners == 1)
+        words = ("--command", "echo all is well", "--silent", "--deliver", "memory:ops")
+        job = home.json("schedule", "add", "1s", *words)
+        wait_until(lambda: [run["state"] for run in home.history(job["id"])] == ["done"])
+        assert [run["output"] for run in home.history(job["id"])] == ["all is well"]
         assert home.texts("ops") == []
 
 

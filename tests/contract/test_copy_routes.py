@@ -117,7 +117,9 @@ def live_together(store: Store) -> None:
     """People, a link, a job with a run, and facts."""
     store.people.set_role("telegram", "7", "owner", name="Ada \0")
     store.people.set_role("pager", "77", "guest")
-    store.people.add_turn("telegram:7", "2026-01-01", Usage(Tokens(10, 5), Decimal("0.5")))
+    store.people.add_usage(
+        "telegram:7", "2026-01-01", Usage(Tokens(10, 5), Decimal("0.5")), turns=1
+    )
     store.links.save_code(ADA, "ABCDEFGH", 600)
     store.links.link(PHONE, "telegram:7", ADA_KEY, "phone")
     rule = ScheduleRule("interval", 3600.0, "UTC")

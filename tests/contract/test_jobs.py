@@ -88,6 +88,32 @@ def test_a_run_without_an_answer_has_failed_with_the_reason(store: Store, clock:
     assert store.jobs.find(job.id).state == "done"
 
 
+def test_a_run_keeps_its_output_though_nothing_is_sent(store: Store, clock: Clock) -> None:
+    job = store.jobs.add(PLAN, clock.now)
+    claim(store, job, None)
+    (inbound,) = store.inbox.list_waiting(KEY)
+    assert store.inbox.finish_turn([inbound], "", [], [], output="42 files") == []
+    (run,) = store.jobs.list_runs(job)
+    assert (run.state, run.output) == ("done", "42 files")
+
+
+@pytest.mark.parametrize(
+    ("key", "ended"), [(KEY, "done"), (KEY.partition(":t=")[0], None)], ids=["new", "same"]
+)
+def test_the_session_of_a_run_ends_with_it_unless_the_next_continues_it(
+    store: Store, clock: Clock, key: str, ended: str | None
+) -> None:
+    job = store.jobs.add(PLAN, clock.now)
+    claim(store, job, None, key)
+    (inbound,) = store.inbox.list_waiting(key)
+    session = store.begin(owner="ada")
+    begun = store.inbox.start_turn(inbound, session)
+    store.inbox.finish_turn([begun], session, [user("all green")], [])
+    found = store.session(session.id)
+    assert found.end_reason == ended
+    assert (found.ended is None) == (ended is None)
+
+
 def test_a_failed_claim_leaves_nothing(store: Store, clock: Clock) -> None:
     job = store.jobs.add(PLAN, clock.now)
 

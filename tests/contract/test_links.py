@@ -66,7 +66,8 @@ def test_role_and_usage_are_those_of_the_person(store: Store) -> None:
     assert gate.find_unlinked_role(PHONE) == "guest"
     assert gate.find_owner(PHONE._replace(chat_type="group")) is None
     assert gate.find_person(PHONE) == gate.find_person(ADA) == "matrix:@ada:x"
-    gate.record_turn(PHONE, Usage(Tokens(5)))
+    gate.record_usage(gate.find_person(PHONE), Usage(Tokens(5)))
+    gate.record_turn(gate.find_person(PHONE))
     store.people.set_role("matrix", "@ada:x", "user")
     assert gate.find_role(PHONE) == "user"
     store.people.set_role("pager", "77", "denied")

@@ -76,9 +76,9 @@ def test_someone_denied_gets_no_code(store: Store, clock: Clock) -> None:
 
 def test_usage_adds_up_per_person_and_day(store: Store, clock: Clock) -> None:
     usage = Usage(Tokens(input=100, output=20), Decimal("0.25"))
-    store.people.add_turn("matrix:@ada:x", "2026-11-17", usage)
-    store.people.add_turn("matrix:@ada:x", "2026-11-17", usage)
-    store.people.add_turn("matrix:@ada:x", "2026-11-18", usage)
+    store.people.add_usage("matrix:@ada:x", "2026-11-17", usage, turns=1)
+    store.people.add_usage("matrix:@ada:x", "2026-11-17", usage, turns=1)
+    store.people.add_usage("matrix:@ada:x", "2026-11-18", usage, turns=1)
     assert store.people.get_usage("matrix:@ada:x", "2026-11-17") == (2, 240, Decimal("0.5"))
     assert store.people.get_usage("matrix:@bob:x", "2026-11-17") == (0, 0, 0)
     day = 86_400.0

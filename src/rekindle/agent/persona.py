@@ -50,11 +50,18 @@ def load_persona(
     store: Store, session: Session, settings: PersonaSettings, start: SessionStart
 ) -> str:
     """Return the text of a session as it was first built, or build and keep it."""
+    text, is_kept = find_persona(store, session, settings, start)
+    return text if is_kept else store.preludes.save_prompt(session, text)
+
+
+def find_persona(
+    store: Store, session: Session, settings: PersonaSettings, start: SessionStart
+) -> tuple[str, bool]:
+    """Return the text of a session, and whether the store has it already."""
     kept = store.preludes.load_prompt(session)
     if kept is not None and _describe_folder(start.folder) in kept:
-        return kept
-    text = build_persona(settings, start)
-    return store.preludes.save_prompt(session, text)
+        return kept, True
+    return build_persona(settings, start), False
 
 
 def build_persona(settings: PersonaSettings, start: SessionStart) -> str:

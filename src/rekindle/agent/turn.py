@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEnded, StreamEvent
@@ -102,7 +103,7 @@ class TurnContext(NamedTuple):
     Usage counts for the session, and for the conversation `key` if there is one. `append` stores a
     message instead of the store's own, and raises if the turn has been taken over.
     `guard` is called in the transaction of each message and raises an error if the session may no longer
-    be written to.
+    be written to. `count_usage` is called in the transaction that counts the usage.
     """
 
     model: Model
@@ -117,6 +118,7 @@ class TurnContext(NamedTuple):
     key: str | None = None
     append: Callable[[Session, Message], object] | None = None
     guard: Callable[[], None] | None = None
+    count_usage: Callable[[Usage], None] | None = None
 
 
 async def run_turn(
@@ -233,11 +235,17 @@ class _TurnRunner:
         usage = Usage(tokens, self._context.price.compute_cost(tokens))
         self._usage = self._usage.add(usage)
         if any(tokens):
-            name, store = self._context.model.endpoint.model, self._executor.store
-            if (key := self._context.key) is not None:
-                await self._executor.run(store.routes.add_usage, key, self._session, usage, name)
-            else:
-                await self._executor.run(store.add_usage, self._session, *usage, model=name)
+            await self._executor.run(self._executor.store.transaction, partial(self._count, usage))
+
+    def _count(self, usage: Usage) -> None:
+        context, store = self._context, self._executor.store
+        name = context.model.endpoint.model
+        if context.key is not None:
+            store.routes.add_usage(context.key, self._session, usage, name)
+        else:
+            store.add_usage(self._session, *usage, model=name)
+        if context.count_usage is not None:
+            context.count_usage(usage)
 
     async def _run_calls(self, message: Message) -> AsyncGenerator[TurnEvent]:
         """Store the calls, run them concurrently, and store each result as it arrives."""

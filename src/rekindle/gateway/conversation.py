@@ -35,7 +35,7 @@ from rekindle.learning.warm_start import NewSession, begin_session
 from rekindle.routing.reset_policy import find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, Usage
+from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source
 
 from .access.approvals import make_approver
 from .access.speakers import find_least_role, find_role, get_speaker, may_join
@@ -45,7 +45,7 @@ from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, descr
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, is_nothing, read_run
 from .turns.inbound import is_command, is_report, is_same_chat
-from .turns.opening import build_opening, build_reset_notices
+from .turns.opening import build_opening, build_reset_notices, prepare_prompt
 from .turns.session_hold import SessionHold
 from .turns.session_wait import SessionWait
 
@@ -79,6 +79,7 @@ class Conversation:
         self._splitter = splitter
         self._joined: list[InboundMessage] = []  # messages that the running turn answers
         self._session: Session | None = None  # of the running turn
+        self._prompt = "", ""  # the id of a session, and its prompt
 
     async def open_route(self, source: Source, run: RunInfo | None = None) -> Route:
         """Open the route, with a new session if the current one is stale. `run`: for a job."""
@@ -88,15 +89,16 @@ class Conversation:
         def check_route(route: Route) -> str | None:
             return find_reset_reason(policy, route.updated, now, busy=route.session != idle_session)
 
-        owner = run.owner if run else await self._executor.run(self._context.find_owner, source)
-        return await self._executor.run(
-            self._executor.store.routes.open,
-            self.key,
-            source,
-            name=f"job: {run.name}" if run else describe_source(source),
-            owner=owner,
-            get_reset_reason=None if run else check_route,
-        )
+        def open_route() -> Route:
+            return self._executor.store.routes.open(
+                self.key,
+                source,
+                name=f"job: {run.name}" if run else describe_source(source),
+                owner=run.owner if run else self._context.find_owner(source),
+                get_reset_reason=None if run else check_route,
+            )
+
+        return await self._executor.run(open_route)
 
     async def _find_idle_session(
         self, source: Source, policy: ResetPolicy, now: float
@@ -113,7 +115,15 @@ class Conversation:
 
     def build_session(self, route: Route) -> Session:
         """Build the route's session value; nothing is stored before its first message."""
-        return build_route_session(self._context, route)
+        source = route.origin
+        return self._executor.store.begin(
+            id=route.session,
+            source=source.platform,
+            owner=get_owner(route),
+            user=source.user_name or source.user_id,
+            model=self._context.model.endpoint.model,
+            **self._context.describe_session(),
+        )
 
     async def run_turn(
         self, inbound: InboundMessage, before_end: Callable[[], Awaitable[None]] | None = None
@@ -142,15 +152,13 @@ class Conversation:
         before_end: Callable[[], Awaitable[None]] | None,
     ) -> AsyncGenerator[TurnEvent]:
         self._session, self.reset = session, route.reset
-        token = CURRENT_SESSION.set(session.id)
-        role = await self._executor.run(find_least_role, self._context, self._joined)
+        token, gate = CURRENT_SESSION.set(session.id), self._context.gate
+        role, opening, person = await self._executor.run(self._prepare, inbound, route, session)
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
             tool_context=self._build_tool_context(route, role),
-            opening=await build_opening(
-                self._context, inbound.source, route, session, read_run(inbound)
-            ),
+            opening=opening,
             limits=self._context.limits,
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
@@ -159,6 +167,7 @@ class Conversation:
             key=self.key,
             append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
             guard=self.hold.check,
+            count_usage=partial(gate.record_usage, person) if gate is not None else None,
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -167,10 +176,22 @@ class Conversation:
                     if isinstance(event, TurnEnded):
                         if before_end is not None:
                             await before_end()
-                        await self._finish_turn(inbound, route, event)
+                        await self._finish_turn(inbound, route, event, person)
                     yield event
         finally:
             CURRENT_SESSION.reset(token)
+
+    def _prepare(
+        self, inbound: InboundMessage, route: Route, session: Session
+    ) -> tuple[Role, list[Message], str]:
+        """Return the role that a turn has, what precedes its messages, and who caused it."""
+        gate, run, (of, prompt) = self._context.gate, read_run(inbound), self._prompt
+        known = prompt if of == session.id else None
+        return (
+            find_least_role(self._context, self._joined),
+            build_opening(self._context, inbound.source, route, session, run, known),
+            "" if gate is None else gate.find_person(get_speaker(inbound)),
+        )
 
     def _build_tool_context(self, route: Route, role: Role) -> ToolContext:
         """Build what the tools of the running turn may do."""
@@ -231,6 +252,7 @@ class Conversation:
             [],
             [(inbound.source, part) for part in parts],
             reason=reason,
+            output=text,
         )
 
     async def forward_report(self, inbound: InboundMessage) -> list[OutboundMessage]:
@@ -267,14 +289,12 @@ class Conversation:
             await self._executor.run(self.hold.write, start)
         text = f"{self.partial_answer}\n\n{STOPPED_MARK}".strip()
         parts = self._splitter(text) if is_visible else ()
+        notices = await build_reset_notices(self._context, first.source, route)
         self.outbound = await self._end_turn(
             inbound_messages,
             session,
             [Message("assistant", text)] if is_held else [],
-            [
-                *await build_reset_notices(self._context, first.source, route),
-                *((first.source, part) for part in parts),
-            ],
+            [*notices, *((first.source, part) for part in parts)],
             reason=reason,
         )
         return self.outbound
@@ -365,11 +385,18 @@ class Conversation:
         session: Session | str,
         messages: Sequence[Message],
         replies: Sequence[tuple[Source, str]],
+        record: Callable[[], None] | None = None,
         **options: Any,
     ) -> list[OutboundMessage]:
         """End a turn in the session that is held, and release it unless this is a terminal."""
         finish = self._executor.store.inbox.finish_turn
-        end = partial(finish, inbound_messages, session, messages, replies, **options)
+
+        def end() -> list[OutboundMessage]:
+            outbound = finish(inbound_messages, session, messages, replies, **options)
+            if record is not None:
+                record()
+            return outbound
+
         is_terminal = self._context.session_wait is None
         return await self._executor.run(self.hold.write if is_terminal else self.hold.finish, end)
 
@@ -378,9 +405,16 @@ class Conversation:
     ) -> tuple[Session, InboundMessage]:
         """Append an inbound message to its session, with a warm start if the session is new."""
         gateway_context, store = self._context, self._executor.store
+        prompt, save_prompt = prepare_prompt(gateway_context, inbound.source, route, session)
+        self._prompt = session.id, prompt
+
+        def start(session: Session) -> InboundMessage:
+            started = store.inbox.start_turn(inbound, session)
+            save_prompt()
+            return started
+
         if gateway_context.starter is None or not store.preludes.is_new(session):
-            start = partial(store.inbox.start_turn, inbound, session)
-            return session, self.hold.begin(session.id, start)
+            return session, self.hold.begin(session.id, partial(start, session))
         self.hold.acquire(session.id)
         role = find_role(gateway_context, inbound) or "guest"
         tool_context = gateway_context.build_tool_context(route, role)
@@ -388,12 +422,7 @@ class Conversation:
         new_session = NewSession(
             session, text, build_tool_checks(tools), str(tool_context.cwd), session.owner
         )
-        return begin_session(
-            store,
-            gateway_context.starter,
-            new_session,
-            lambda session: store.inbox.start_turn(inbound, session),
-        )
+        return begin_session(store, gateway_context.starter, new_session, start)
 
     async def _resume_turn(self, inbound: InboundMessage, session: str) -> tuple[Route, Session]:
         """Resume an interrupted turn, with all messages that had joined it."""
@@ -407,30 +436,32 @@ class Conversation:
         self._joined = [inbound, *others]
         return route, tip
 
-    async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
+    async def _finish_turn(
+        self, inbound: InboundMessage, route: Route, ended: TurnEnded, person: str
+    ) -> None:
         message, reason = ended.message, ended.reason
         if ended.error is not None and self._context.gate is not None:  # a terminal shows details
             message = Message("assistant", describe_for_user(ended.error))
             reason = describe_for_operator(ended.error, self._context.model.endpoint.api_key)
         parts = () if is_nothing(read_run(inbound), message.text) else self._splitter(message.text)
+        notices = await build_reset_notices(self._context, inbound.source, route)
         self.outbound = await self._end_turn(
             self._joined,
             ended.session,
             [message],
-            [
-                *await build_reset_notices(self._context, inbound.source, route),
-                *((inbound.source, part) for part in parts),
-            ],
+            [*notices, *((inbound.source, part) for part in parts)],
+            record=partial(self._record_turn, person),
             reason=reason,
             instance=self._context.instance,
         )
         self.partial_answer = ""
-        await self._executor.run(self._executor.store.routes.touch, self.key)
+
+    def _record_turn(self, person: str) -> None:
+        """Count a turn in the transaction that ends it: a kill must not lose it."""
+        with suppress(NotFound):
+            self._executor.store.routes.touch(self.key)
         if self._context.gate is not None:
-            total = Usage()
-            for usage in ended.usage.values():
-                total = total.add(usage)
-            await self._executor.run(self._context.gate.record_turn, get_speaker(inbound), total)
+            self._context.gate.record_turn(person)
 
     async def _collect_steering(self) -> list[Message]:
         """Add messages that arrived during the turn, up to the next command."""
@@ -467,16 +498,3 @@ class Conversation:
             await self._executor.run(routes.follow, self.key, session.id, compacted.session.id)
             self._session = compacted.session
         return compacted
-
-
-def build_route_session(context: GatewayContext, route: Route) -> Session:
-    """Build a route's session value; nothing is stored before its first message."""
-    source = route.origin
-    return context.executor.store.begin(
-        id=route.session,
-        source=source.platform,
-        owner=get_owner(route),
-        user=source.user_name or source.user_id,
-        model=context.model.endpoint.model,
-        **context.describe_session(),
-    )

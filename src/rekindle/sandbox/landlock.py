@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +20,10 @@ _MAX_DEPTH = 40
 
 def build_launcher(python: str) -> tuple[str, ...]:
     """Return the command that runs the launcher, without site packages and settings."""
-    return python, "-I", "-S", str(Path(__file__).with_name("landlock_launcher.py"))
+    # Imported, not run by its path: only an import uses compiled bytecode.
+    folder = str(Path(__file__).parent)
+    code = f"import sys; sys.path.append({folder!r}); import landlock_launcher as it; it.main()"
+    return python, "-I", "-S", "-c", code
 
 
 def build_command(
@@ -29,32 +31,33 @@ def build_command(
 ) -> list[str]:
     """Return the words that precede the confined command."""
     hidden = set(view.list_paths("hide"))
+    above = {one[:at] for one in hidden for at, char in enumerate(one) if char == "/"}
     readable = list(_KERNEL_FILES)
     for path in view.list_paths("read"):
-        readable += _exclude_hidden(os.path.realpath(path), hidden)
+        readable += _exclude_hidden(os.path.realpath(path), hidden, above)
     writable = [*view.list_paths("write"), temporary, *([scratch] if scratch else [])]
-    policy = {
-        "read": sorted(set(readable)),
-        "write": [os.path.realpath(path) for path in writable],
-        "devices": _DEVICES,
-        "network": view.network,
-    }
-    return [*launcher, json.dumps(policy), "--"]
+    read = sorted(set(readable))
+    write = [os.path.realpath(path) for path in writable]
+    kinds = (read, write, _DEVICES)
+    counts = [str(len(paths)) for paths in kinds]
+    paths = [path for kind in kinds for path in kind]
+    return [*launcher, "1" if view.network else "0", *counts, *paths, "--"]
 
 
-def _exclude_hidden(path: str, hidden: set[str], depth: int = 0) -> Iterable[str]:
-    """Yield what covers a path without the hidden ones below it: Landlock cannot subtract."""
+def _exclude_hidden(path: str, hidden: set[str], above: set[str], depth: int = 0) -> Iterable[str]:
+    """Yield what covers a path without the hidden ones below it: Landlock cannot subtract.
+
+    `above` holds the folders above the hidden paths.
+    """
     if path in hidden or depth > _MAX_DEPTH:
         return
-    inside = f"{path.rstrip('/')}/"
-    if not any(one.startswith(inside) for one in hidden):
+    if path.rstrip("/") not in above:
         yield path
         return
     try:
-        names = os.listdir(path)
+        with os.scandir(path) as found:
+            children = [entry.path for entry in found if not entry.is_symlink()]
     except OSError:
         return
-    for name in names:
-        child = os.path.join(path, name)
-        if not os.path.islink(child):
-            yield from _exclude_hidden(child, hidden, depth + 1)
+    for child in children:
+        yield from _exclude_hidden(child, hidden, above, depth + 1)

@@ -1,18 +1,16 @@
 """Restrict this process with Landlock and seccomp, then execute a command.
 
-It runs by its path with only the standard library: `landlock_launcher.py POLICY -- COMMAND…`, or
-`landlock_launcher.py probe`. Landlock limits files, signals and TCP; seccomp refuses sockets, and the
-calls that reach other processes or get around a filter. Every failure ends the program before the
-command runs.
+It runs with few modules of the standard library, because every command waits for them: json, platform
+and typing would double its start. Its words are `NETWORK READ WRITE DEVICES PATH… -- COMMAND…`: whether
+there is a network (1 or 0), the number of paths of each kind, and the paths; or `probe`. Landlock limits
+files, signals and TCP; seccomp refuses sockets, and the calls that reach other processes or get around
+a filter. Every failure ends the program before the command runs.
 """
 
 import ctypes
-import json
 import os
-import platform
 import struct
 import sys
-from typing import TypedDict
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _SECCOMP = (
     444,
@@ -55,13 +53,16 @@ _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Policy(TypedDict):
+class Policy:
     """The paths that a command may read, write and use as devices, and whether it has a network."""
 
-    read: list[str]
-    write: list[str]
-    devices: list[str]
-    network: bool
+    def __init__(
+        self, network: bool, read: list[str], write: list[str], devices: list[str]
+    ) -> None:
+        self.network = network
+        self.read = read
+        self.write = write
+        self.devices = devices
 
 
 def _call_kernel(number: int, *arguments: object) -> int:
@@ -76,18 +77,18 @@ def _restrict_files(policy: Policy) -> None:
     abi = _call_kernel(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if abi < MIN_ABI:
         raise OSError(_ENOSYS, f"the kernel's Landlock is version {abi}, {MIN_ABI} is needed")
-    network = 0 if policy["network"] else _BIND_TCP | _CONNECT_TCP
+    network = 0 if policy.network else _BIND_TCP | _CONNECT_TCP
     attributes = struct.pack(
         "QQQ", _ALL_FILE_RIGHTS, network, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
     )
     ruleset = _call_kernel(
         _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)
     )
-    for path in policy["read"]:
+    for path in policy.read:
         _add_path(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)
-    for path in policy["write"]:
+    for path in policy.write:
         _add_path(ruleset, path, _ALL_FILE_RIGHTS & ~(1 << 11 | 1 << 6))  # no device nodes
-    for path in policy["devices"]:
+    for path in policy.devices:
         _add_path(ruleset, path, _READ_FILE | _WRITE_FILE | 1 << 15)
     _call_kernel(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
@@ -116,7 +117,7 @@ def _drop_capabilities() -> None:
 
 
 def _restrict_calls(network: bool) -> None:
-    machine = platform.machine() if hasattr(os, "uname") else ""
+    machine = os.uname().machine if hasattr(os, "uname") else ""
     if machine not in _AUDIT_ARCH:
         raise OSError(_ENOSYS, f"no system call filter for {machine}")
     column = 0 if machine == "x86_64" else 1
@@ -165,19 +166,31 @@ def restrict_process(policy: Policy) -> None:
         raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
     _drop_capabilities()
     _restrict_files(policy)
-    _restrict_calls(bool(policy["network"]))
+    _restrict_calls(policy.network)
+
+
+def split_words(words: list[str]) -> tuple[Policy, list[str]]:
+    """Split the words of the launcher into the policy and the command."""
+    read, write, devices = map(int, words[1:4])
+    paths, rest = words[4:], read + write + devices
+    if rest >= len(paths) or paths[rest] != "--" or words[0] not in ("0", "1"):
+        raise ValueError("the policy is incomplete")
+    policy = Policy(
+        words[0] == "1", paths[:read], paths[read : read + write], paths[read + write : rest]
+    )
+    return policy, paths[rest + 1 :]
 
 
 def main() -> None:
     try:
         if sys.argv[1] == "probe":
-            restrict_process({"read": ["/usr"], "write": [], "devices": [], "network": False})
+            restrict_process(Policy(False, ["/usr"], [], []))
             return
-        restrict_process(json.loads(sys.argv[1]))
-        command = sys.argv[3:]
+        policy, command = split_words(sys.argv[1:])
+        restrict_process(policy)
         os.execvp(command[0], command)
-    except OSError as error:
-        sys.stderr.write(f"{error.strerror or error}\n")
+    except (OSError, ValueError, IndexError) as error:
+        sys.stderr.write(f"{getattr(error, 'strerror', None) or error}\n")
         sys.exit(126)
 
 

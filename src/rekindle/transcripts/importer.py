@@ -9,12 +9,10 @@ files are only read.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
@@ -36,6 +34,7 @@ from rekindle.types import (
 from . import TranscriptFormat, detect_format
 from .discovery import DiscoveredFile, find_files, make_unknown_stamp
 from .events import SessionStarted, SessionUpdated, UnreadableEntry
+from .interpreter_tuning import configure_interpreter
 
 if sys.platform == "win32":
     from pathlib import WindowsPath as _NativePath
@@ -52,7 +51,6 @@ _new_tuple = cast(Any, tuple).__new__
 _BATCH_MESSAGES = 2_000
 _CHARACTERS_PER_MESSAGE = 2_000  # long messages fill a batch sooner
 _MIN_BATCH_MESSAGES = 250  # smallest batch written towards the end
-_GC_THRESHOLD = 500_000  # allocations between two collections
 _EVENTS_PER_PROGRESS = 200
 # Errors by which the store rejects a value, as opposed to failing itself.
 _UNSTORABLE_ERRORS = (ValueError, TypeError, ArithmeticError, RecursionError, NotFound)
@@ -111,21 +109,10 @@ def import_transcripts(
     importer = _Importer(store)
     batches = _iter_batches(importer, paths, progress)
     prefetch = Prefetch(lambda: next(batches, None))
-    with _collect_garbage_rarely():
+    with configure_interpreter():
         while batch := prefetch.get():
             importer.write_batch(batch, prefetch)
     return importer.build_report()
-
-
-@contextmanager
-def _collect_garbage_rarely() -> Generator[None]:
-    """Raise the GC threshold: a batch allocates many acyclic values; this saves 4%."""
-    before = gc.get_threshold()
-    gc.set_threshold(before[0] and max(before[0], _GC_THRESHOLD), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _iter_batches(

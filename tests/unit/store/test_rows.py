@@ -13,11 +13,12 @@ from rekindle.store.core.rows import (
     encode_json,
     get_row_search_text,
     get_search_text,
+    load_fast_encoder,
     message_to_row,
     row_to_message,
     to_nano,
 )
-from rekindle.store.core.text_encoding import is_storable
+from rekindle.store.core.text_encoding import ESCAPE, is_storable
 from rekindle.types import make_foreign_message
 
 TEXT = st.text(st.characters(categories=None, codec=None), max_size=12)
@@ -109,3 +110,17 @@ def test_the_values_of_a_call_are_found_and_not_the_json_around_them(
 ) -> None:
     call = ToolCall("c1", "edit", arguments)
     assert get_search_text(Message("assistant", None, (call,))) == f"edit\n{words}"
+
+
+@given(OBJECT)
+def test_the_fast_encoder_stores_what_the_ordinary_one_stores(value: object):
+    stored = load_fast_encoder()(value)
+    assert is_storable(stored.replace(ESCAPE, ""))
+    assert decode_json(stored) == value == decode_json(encode_json(value))
+
+
+@pytest.mark.parametrize(
+    "value", [{"infinite": float("inf")}, {"escape": ESCAPE}, {"cut": "\ud83d"}]
+)
+def test_the_fast_encoder_leaves_rare_values_to_the_ordinary_one(value: object):
+    assert load_fast_encoder()(value) == encode_json(value)

@@ -81,10 +81,13 @@ class Gate:
             return ""
         return limits.describe_usage(self._people.get_usage(self.find_person(source), _get_day()))
 
-    def record_turn(self, source: Source, usage: Usage) -> None:
-        """Count a turn that a person caused."""
-        person = self.find_person(source)
-        self._people.add_turn(person, _get_day(), usage)
+    def record_turn(self, person: str) -> None:
+        """Count a turn that a person caused; for use in the transaction that ends it."""
+        self._people.add_usage(person, _get_day(), Usage(), turns=1)
+
+    def record_usage(self, person: str, usage: Usage) -> None:
+        """Count what a person used; for use in the transaction that counts it elsewhere."""
+        self._people.add_usage(person, _get_day(), usage)
 
     def _get_role(self, source: Source, identity: Identity | None) -> Role | None:
         if source.platform == LOCAL:  # the operator, whose jobs run here

@@ -152,7 +152,9 @@ class MemoryFlusher:
         store = self._executor.store
         session = await self._executor.run(store.session, route.session)
         history = await self._executor.run(store.messages, session)
-        opening = await build_opening(self._context, route.origin, route, session)
+        opening = await self._executor.run(
+            build_opening, self._context, route.origin, route, session
+        )
         tool_context = self._context.build_tool_context(route, role)
         toolbox = Toolbox({TOOL_NAME: self._context.toolbox.tools[TOOL_NAME]})
         usage = Usage()
@@ -197,9 +199,16 @@ class MemoryFlusher:
         if not any(usage.tokens):
             return
         store, name = self._executor.store, self._context.model.endpoint.model
-        await self._executor.run(store.routes.add_usage, route.key, session, usage, name)
-        if self._context.gate is not None:
-            await self._executor.run(self._context.gate.record_turn, route.origin, usage)
+        gate = self._context.gate
+
+        def record() -> None:
+            store.routes.add_usage(route.key, session, usage, name)
+            if gate is not None:
+                person = gate.find_person(route.origin)
+                gate.record_turn(person)
+                gate.record_usage(person, usage)
+
+        await self._executor.run(store.transaction, record)
 
 
 def _drop_older_half(messages: Sequence[Message]) -> list[Message]:

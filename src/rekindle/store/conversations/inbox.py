@@ -16,9 +16,11 @@ so that messages go out in order and one at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from rekindle.errors import NotFound, TurnTakenOver
+from rekindle.routing.key import parse_key
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -210,12 +212,14 @@ class Inbox(Outbox):
         reason: str | None = None,
         is_undeliverable: bool = False,
         instance: str | None = None,
+        output: str | None = None,
     ) -> list[OutboundMessage]:
         """End the turn of inbound messages: store the answer and queue the replies in one transaction.
 
         With a `reason` the turn failed; replies are still sent. With `is_undeliverable` the messages are
         marked undeliverable. Finishing the same turn again has no effect. With an `instance`, raise
-        `TurnTakenOver` if another has taken over.
+        `TurnTakenOver` if another has taken over. `output` is kept in the history of a job's run; by
+        default it is the answer, or what is sent. The session of a run that is not continued ends.
         """
         state = "undeliverable" if is_undeliverable else "failed" if reason else "done"
         for message in messages:
@@ -239,10 +243,12 @@ class Inbox(Outbox):
                 sessions.append_messages(self._engine, tx, session, messages, now)
             first = inbound_messages[0] if inbound_messages else None
             if first is not None and f":{JOB_CHAT_TYPE}:" in first.key:
-                output = messages[-1].text if messages else "\n".join(text for _, text in replies)
+                shown = messages[-1].text if messages else "\n".join(text for _, text in replies)
                 session_id = session if isinstance(session, str) else session.id
                 run_state = "failed" if reason else "done"
-                finish_runs(tx, ended, run_state, session_id, output, reason, now)
+                kept = shown if output is None else output
+                finish_runs(tx, ended, run_state, session_id, kept, reason, now)
+                _end_run_session(tx, first.key, session_id, run_state, now)
             if first is not None:  # the answer includes the notice of a reset
                 tx.run("UPDATE routes SET reset = NULL WHERE key = ?", (escape_text(first.key),))
             return [
@@ -411,6 +417,13 @@ class Inbox(Outbox):
             tx.run("DELETE FROM outbox WHERE time < ? AND state IN ('sent', 'failed')", (before,))
 
         self._write(delete_rows)
+
+
+def _end_run_session(tx: Transaction, key: str, session: str, reason: str, now: float) -> None:
+    """End the session of a run, unless the next run of its job continues it."""
+    if parse_key(key).thread is not None:
+        with suppress(NotFound):  # a command has none
+            sessions.end_session(tx, session, reason, now)
 
 
 def _require_holder(tx: Transaction, inbound: InboundMessage, instance: str) -> None:

@@ -177,12 +177,12 @@ class People(StorePart):
 
     # -- usage
 
-    def add_turn(self, person: str, day: str, usage: Usage) -> None:
-        """Count a turn of a person and what it used."""
-        values = (person, day, usage.tokens.total, int(usage.cost * NANO))
+    def add_usage(self, person: str, day: str, usage: Usage, *, turns: int = 0) -> None:
+        """Count what a person used, and their turns."""
+        values = (person, day, turns, usage.tokens.total, int(usage.cost * NANO))
         sql = (
-            "INSERT INTO person_usage (person, day, turns, tokens, cost_nano) VALUES (?, ?, 1, ?, ?)"
-            " ON CONFLICT (person, day) DO UPDATE SET turns = person_usage.turns + 1,"
+            "INSERT INTO person_usage (person, day, turns, tokens, cost_nano) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (person, day) DO UPDATE SET turns = person_usage.turns + excluded.turns,"
             " tokens = person_usage.tokens + excluded.tokens,"
             " cost_nano = person_usage.cost_nano + excluded.cost_nano"
         )

@@ -8,12 +8,11 @@ open the same file break each other's locks.
 # apsw's own stubs leave the type of a blob open.
 from __future__ import annotations
 
-import _thread
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -42,6 +41,7 @@ from rekindle.types import Finding, Message
 
 from . import open_files, sqlite_search
 from .connection_pool import ConnectionPool
+from .parallel_commit import run_in_parallel
 from .sqlite_transaction import SqliteReader, SqliteTransaction
 from .sqlite_write_lock import RETRY_SECONDS, WriteLock
 
@@ -234,7 +234,7 @@ class SqliteEngine:
             if tx.commit_task is None:
                 self._commit(tx)
             else:
-                _run_in_parallel(lambda: self._commit(tx), tx.commit_task)
+                run_in_parallel(lambda: self._commit(tx), tx.commit_task, self._copy_log)
         except BaseException as error:
             with self._translate_errors():
                 if writer.in_transaction:
@@ -250,6 +250,12 @@ class SqliteEngine:
         if self._index_batch.is_full:
             self._index_batch.flush(tx)
         tx.connection.execute("COMMIT")
+
+    def _copy_log(self) -> None:
+        """Copy the log to the file as far as readers allow, so that closing has less to copy."""
+        if self._writer is not None:
+            with suppress(apsw.Error):  # everything is safe in the log; the next one tries again
+                self._writer.wal_checkpoint()
 
     def _build_refusal(self) -> StoreError:
         if self._readonly:
@@ -409,47 +415,6 @@ class SqliteEngine:
 def _run_script(connection: apsw.Connection, sql: str) -> None:
     """Run every statement of `sql`, discarding rows."""
     connection.execute(sql).fetchall()
-
-
-def _run_in_parallel(finish: Callable[[], None], task: Callable[[], None]) -> None:
-    """Run both, `finish` in a thread of its own: it spends most of its time in SQLite, not Python."""
-    errors: list[BaseException] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        try:
-            finish()
-        except BaseException as error:  # noqa: BLE001  raised by the waiting thread
-            errors.append(error)
-        finally:
-            ended.set()
-
-    try:
-        _thread.start_new_thread(run, ())  # returns immediately and cannot be interrupted half-way
-    except RuntimeError:  # no thread available: skip the parallel task
-        finish()
-        return
-    try:
-        task()
-    finally:
-        _wait_uninterrupted(ended)
-        if errors:
-            raise errors[0]
-
-
-def _wait_uninterrupted(ended: threading.Event) -> None:
-    """Wait for the end despite interrupts: until then another thread uses the connection.
-
-    (`Thread` does not work here: interrupted in `start` or `join`, it does not report what still runs.)
-    """
-    interrupt: BaseException | None = None
-    while not ended.is_set():
-        try:
-            ended.wait()
-        except BaseException as error:  # noqa: BLE001  raised as soon as possible
-            interrupt = error
-    if interrupt:
-        raise interrupt
 
 
 def _copy_database(source: apsw.Connection, path: str, progress: Progress | None) -> None:

@@ -34,6 +34,7 @@ BATCH_MESSAGES = 64  # messages in a batch, or
 BATCH_BYTES = 256 * 1024  # bytes of text in a batch
 BULK_BYTES = 1_000_000  # from this size on, the index collects up to
 BULK_HASH_BYTES = 8_000_000  # bytes of words in memory before writing, instead of one million
+BULK_SEGMENTS = 8  # of the index before they are merged, instead of four
 LARGE_STORE = 100_000  # messages: from here on, only
 RANKED_MATCHES = 500  # newest matches are ranked
 RARITY_SAMPLE = 100  # newest occurrences of a word that determine its rarity
@@ -83,7 +84,9 @@ class IndexBatch:
         """Move all unindexed messages into the index."""
         if self._bytes >= BULK_BYTES and not self._is_bulk:
             # A bulk import then becomes one segment of the index instead of several to merge.
-            tx.run("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (BULK_HASH_BYTES,))
+            set_option = "INSERT INTO words (words, rank) VALUES (?, ?)"
+            tx.run(set_option, ("hashsize", BULK_HASH_BYTES))
+            tx.run(set_option, ("automerge", BULK_SEGMENTS))
             self._is_bulk = True
         unindexed: list[tuple[int, int, int]] = json.loads(tx.run(_SELECT_UNINDEXED_JSON)[0][0])
         _insert_texts(

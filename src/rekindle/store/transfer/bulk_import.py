@@ -17,6 +17,7 @@ from rekindle.store.core.rows import (
     MESSAGE_VALUES,
     SESSION_ROWS,
     USAGE_COLUMNS,
+    load_fast_encoder,
     measure_text,
     message_to_values,
     usage_to_row,
@@ -105,8 +106,11 @@ def _prepare_messages(engine: Engine, messages: Sequence[Message], now: float) -
     messages = drop_duplicates(messages)
     pending_calls: dict[tuple[int, str], str] = {}
     tools = collect_tool_names(None, 0, messages, pending_calls)
+    encode = load_fast_encoder()
     rows = [
-        message_to_values(message, now if message.timestamp is None else message.timestamp, names)
+        message_to_values(
+            message, now if message.timestamp is None else message.timestamp, names, None, encode
+        )
         for message, names in zip(messages, tools, strict=True)
     ]
     open_calls = {id: name for (_, id), name in pending_calls.items()}

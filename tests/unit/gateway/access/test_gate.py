@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rekindle.gateway.access.gate import Gate
@@ -88,6 +89,26 @@ def test_the_daily_limit_of_a_role_ends_turns_and_says_so(tmp_path: Path) -> Non
             for text in ("one", "two", "three"):
                 on.server.post_message(BOB, text)
             await on.reads("one", "two", "three", chat="bob")
+
+    run(tmp_path, play)
+
+
+def test_an_answer_and_the_count_of_its_turn_are_stored_together(tmp_path: Path) -> None:
+    class FailingGate(Gate):
+        def record_turn(self, person: str) -> None:
+            super().record_turn(person)
+            raise ValueError("killed here")
+
+    async def play(on: Stage) -> None:
+        rules = AccessRules(parse_allowed("memory:1"))
+        async with on.gateway(gate=FailingGate(on.store.people, rules)):
+            on.server.post_message(ADA, "one")
+            await until(lambda: on.model.requests, lambda: on.model.requests)
+            await until(lambda: len(on.texts()) == 1, on.texts)
+        assert "one" not in on.texts()[0], "an answer that no limit counts"
+        assert "You said: one" not in on.conversation()
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        assert on.store.people.get_usage("memory:1", day).turns == 0
 
     run(tmp_path, play)
 
