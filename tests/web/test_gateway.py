@@ -91,4 +91,5 @@ def test_a_fact_is_accepted_and_undone(
     expect(page.get_by_text("Proposed by the agent")).to_have_count(0, timeout=WAIT)
     assert len(store.memory.list(KEY)) == 2
     page.get_by_role("button", name="Undo the last").click()
-    expect(page.get_by_text("Proposed by the agent")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("(undone)")).to_be_visible(timeout=WAIT)
+    assert len(store.memory.list(KEY)) == 1

@@ -140,11 +140,11 @@ def render_result(
     text = clean_text(result.text)
     omitted = links.count_omitted(result)
     if limit and len(text) + omitted > limit.head + limit.tail:
-        yield f'<pre class="out">{escape(text[: limit.head])}</pre>\n'
+        yield f'<pre class="out" tabindex="0">{escape(text[: limit.head])}</pre>\n'
         yield render_omission(len(text) + omitted - limit.head - limit.tail, result, links)
         text = text[len(text) - limit.tail :]
     if text.strip():
-        yield f'<pre class="out">{escape(text)}</pre>\n'
+        yield f'<pre class="out" tabindex="0">{escape(text)}</pre>\n'
     yield from render_images(result, links)
 
 
@@ -221,7 +221,7 @@ def _render_edit(edit: FileEdit, title: str) -> Iterator[str]:
         yield f'<p class="path">{escape(clean_text(title))}{state}</p>\n'
     if not edit.lines:
         return
-    yield '<div class="diff">'
+    yield '<div class="diff" tabindex="0">'
     for line, changed in islice(_mark_changes(edit.lines), _MAX_DIFF_LINES):
         yield _render_line(line, changed)
     if len(edit.lines) > _MAX_DIFF_LINES:

@@ -102,7 +102,7 @@ def _get_parser(keeps_breaks: bool) -> MarkdownIt:
     parser.add_render_rule("image", _render_image)
     parser.add_render_rule("heading_open", _render_heading)
     parser.add_render_rule("heading_close", _render_heading)
-    parser.add_render_rule("table_open", lambda *_: '<div class="wide"><table>\n')
+    parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
 
@@ -123,7 +123,7 @@ def _render_fence(
     language = words[0].lower() if words else ""
     name = f'<span class="lang">{escape(language[:20])}</span>' if language else ""
     code = render_code(token.content.removesuffix("\n"), language)
-    return f'<div class="code">{name}<pre><code>{code}</code></pre></div>\n'
+    return f'<div class="code">{name}<pre tabindex="0"><code>{code}</code></pre></div>\n'
 
 
 def _render_link(

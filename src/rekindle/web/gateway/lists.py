@@ -51,7 +51,7 @@ class ConversationRow(NamedTuple):
     state: ConversationState
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """A part of a list, and the address of the next part, if there is more."""
 
     rows: Sequence[Any]
@@ -105,7 +105,7 @@ def load_status(config: Config, store: Store) -> GatewayStatus:
     )
 
 
-def load_conversations(store: Store, offset: int) -> Page:
+def load_conversations(store: Store, offset: int) -> ListPage:
     """Return conversations, those that were active last first."""
     routes = store.routes.list(limit=PAGE_SIZE + 1, offset=offset)
     shown = routes[:PAGE_SIZE]
@@ -118,10 +118,10 @@ def load_conversations(store: Store, offset: int) -> Page:
         for route in shown
     ]
     has_more = len(routes) > PAGE_SIZE
-    return Page(rows, f"/gateway?offset={offset + PAGE_SIZE}" if has_more else None)
+    return ListPage(rows, f"/gateway?offset={offset + PAGE_SIZE}" if has_more else None)
 
 
-def load_deliveries(store: Store, state: str, before: int | None) -> Page:
+def load_deliveries(store: Store, state: str, before: int | None) -> ListPage:
     """Return outgoing messages, the newest first."""
     if state not in DELIVERY_STATES:
         raise InvalidInput(f"unknown state {state!r:.40}; use waiting, failed or sent")
@@ -131,7 +131,7 @@ def load_deliveries(store: Store, state: str, before: int | None) -> Page:
     shown, more = found[:PAGE_SIZE], None
     if len(found) > PAGE_SIZE:
         more = f"/gateway/deliveries?state={state}&before={shown[-1].num}"
-    return Page(shown, more)
+    return ListPage(shown, more)
 
 
 def load_jobs(store: Store) -> Sequence[ScheduledJob]:
