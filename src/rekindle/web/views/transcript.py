@@ -12,6 +12,7 @@ from rekindle.errors import InvalidInput, NotFound
 from rekindle.types import Message
 from rekindle.web.changes import get_changes
 from rekindle.web.context import get_context, render_page
+from rekindle.web.sessions.menu import load_notice, remove_notice
 from rekindle.web.transcript import raw_message
 from rekindle.web.transcript.entries import build_address
 from rekindle.web.transcript.live import LiveTranscripts
@@ -27,12 +28,17 @@ async def show_transcript(request: Request) -> Response:
     query = parse_query(request.query_params)
     block = request.headers.get("x-fragment")
     page = await context.run(_get_pages(request).build, request.path_params["id"], query, block)
+    fields, notice = request.query_params, None
+    if fields.get("did"):
+        notice = await context.run(load_notice, context.store, fields["did"], fields.getlist("to"))
     prompts_after = -1 if query.prompts_after is None else query.prompts_after
     values = {
         **page._asdict(),
         "prompts_after": prompts_after,
         "listed_prompts": LISTED_PROMPTS,
         "query_at": query.at,
+        "notice": notice,
+        "back": remove_notice(f"{request.url.path}?{request.url.query}"),
     }
     return await render_page(request, "transcript.html", values)
 
