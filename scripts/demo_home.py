@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import sys
 import time
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +154,6 @@ def add_session(
         ended=None if is_live else said[-1].timestamp,
         end_reason=None if is_live else "finished",
         tokens=tokens,
-        cost=Decimal(rng.randrange(4, 90)) / 100,
     )
     entry = UsageEntry(int(started) // QUARTER_SECONDS, model, tokens)
     store.import_batch([SessionImport(session, said, is_complete=True, usage=[entry])])

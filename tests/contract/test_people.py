@@ -117,7 +117,7 @@ def test_people_are_listed_in_pages_and_requests_apart(store: Store, clock: Cloc
 def test_usage_is_summed_for_a_day_and_in_total(store: Store) -> None:
     usage = Usage(Tokens(input=10), Decimal("0.5"))
     for day in ("2026-01-01", "2026-01-02", "2026-01-02"):
-        store.people.add_turn("matrix:@ada:x", day, usage)
+        store.people.add_usage("matrix:@ada:x", day, usage, turns=1)
     sums = store.people.sum_usage(["matrix:@ada:x", "pager:7"], "2026-01-02")
     assert sums["matrix:@ada:x"] == ((2, 20, Decimal("1.0")), (3, 30, Decimal("1.5")))
     assert sums["pager:7"] == ((0, 0, Decimal(0)), (0, 0, Decimal(0)))

@@ -70,6 +70,6 @@ def _add_people(store: Store) -> None:
     today = datetime.now(UTC).strftime("%Y-%m-%d")
     for day in ("2026-01-01", today, today):
         usage = Usage(Tokens(input=1200, output=300), Decimal("0.25"))
-        store.people.add_turn("matrix:@ada:example.org", day, usage)
+        store.people.add_usage("matrix:@ada:example.org", day, usage, turns=1)
     store.routes.open("agent:main:telegram:dm:7", PHONE, owner=KEY)
     store.links.link(PHONE, "matrix:@ada:example.org", KEY, "agent:main:telegram:dm:7")

@@ -24,6 +24,10 @@ STATIC_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg
 THEMES = ("", "light", "dark")
 
 
+# Parts of the whole page: they may use what their template imports at its top.
+_FRAME_BLOCKS = ("title", "styles", "scripts", "main", "keys")
+
+
 class PageRenderer:
     """The templates of this package, with what they can call."""
 
@@ -49,9 +53,9 @@ class PageRenderer:
         names.update(version=__version__, themes=THEMES, static=_get_static_url, now=time.time)
 
     def render(self, template: str, values: Mapping[str, Any], block: str | None = None) -> str:
-        """Render a template, or one block of it."""
+        """Render a template, or one block of it that stands alone."""
         page = self._environment.get_template(template)
-        if block is None or block not in page.blocks:
+        if block is None or block in _FRAME_BLOCKS or block not in page.blocks:
             return replace_surrogates(page.render(values))
         parts = page.blocks[block](page.new_context(dict(values)))
         return replace_surrogates("".join(parts))

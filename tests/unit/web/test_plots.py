@@ -88,7 +88,7 @@ def test_a_forest_plot_is_a_table_with_linked_names() -> None:
     assert [one.get("href") for one in root.iter("a")] == ["/calls?tool=Bash"] * 2
     keyed = [one for one in root.iter("a") if one.get("tabindex") != "-1"]
     assert len(keyed) == 1
-    assert list_texts(root, "td")[1:3] == ["10%5–20%", "300"]
+    assert list_texts(root, "td")[2:4] == ["10%5–20%", "300"]
     assert "too few" in list_texts(root, "th")[-1]
 
 

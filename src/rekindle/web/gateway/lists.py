@@ -51,7 +51,7 @@ class ConversationRow(NamedTuple):
     state: ConversationState
 
 
-class ListPage(NamedTuple):
+class GatewayPage(NamedTuple):
     """A part of a list, and the address of the next part, if there is more."""
 
     rows: Sequence[Any]
@@ -105,7 +105,7 @@ def load_status(config: Config, store: Store) -> GatewayStatus:
     )
 
 
-def load_conversations(store: Store, offset: int) -> ListPage:
+def load_conversations(store: Store, offset: int) -> GatewayPage:
     """Return conversations, those that were active last first."""
     routes = store.routes.list(limit=PAGE_SIZE + 1, offset=offset)
     shown = routes[:PAGE_SIZE]
@@ -118,10 +118,10 @@ def load_conversations(store: Store, offset: int) -> ListPage:
         for route in shown
     ]
     has_more = len(routes) > PAGE_SIZE
-    return ListPage(rows, f"/gateway?offset={offset + PAGE_SIZE}" if has_more else None)
+    return GatewayPage(rows, f"/gateway?offset={offset + PAGE_SIZE}" if has_more else None)
 
 
-def load_deliveries(store: Store, state: str, before: int | None) -> ListPage:
+def load_deliveries(store: Store, state: str, before: int | None) -> GatewayPage:
     """Return outgoing messages, the newest first."""
     if state not in DELIVERY_STATES:
         raise InvalidInput(f"unknown state {state!r:.40}; use waiting, failed or sent")
@@ -131,7 +131,7 @@ def load_deliveries(store: Store, state: str, before: int | None) -> ListPage:
     shown, more = found[:PAGE_SIZE], None
     if len(found) > PAGE_SIZE:
         more = f"/gateway/deliveries?state={state}&before={shown[-1].num}"
-    return ListPage(shown, more)
+    return GatewayPage(shown, more)
 
 
 def load_jobs(store: Store) -> Sequence[ScheduledJob]:
