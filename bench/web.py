@@ -276,7 +276,7 @@ def measure(home: Path, rounds: int, words: int) -> dict[str, list[float]]:
             page.goto(f"{server.url}/sessions/{long_id}", wait_until="load")
             taken["frames"] = page.evaluate(SCROLL)
             taken["drawn"] = measure_drawing(page, server, store_file, long_id)
-            cookies = {one["name"]: one["value"] for one in context.cookies()}
+            cookies = {one.get("name", ""): one.get("value", "") for one in context.cookies()}
             browser.close()
         taken["memory"] = [server.read_memory()]
         delays, share = asyncio.run(run_viewers(server, store_file, long_id, cookies))

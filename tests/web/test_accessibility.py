@@ -50,7 +50,10 @@ def list_pages(page: Any, server: WebServer) -> list[str]:
         "/gateway",
     ):
         page.goto(server.url + address)
-        links = page.eval_on_selector_all("a[href^='/']", "all => all.map((one) => one.pathname)")
+        links = page.eval_on_selector_all(
+            "a[href^='/']",
+            "all => all.map((one) => one.getAttribute('href').split(/[?#]/)[0])",
+        )
         kinds: set[str] = set()
         for link in links:
             kind = "/".join(link.split("/")[:2]) + ("/…" if link.count("/") > 1 else "")

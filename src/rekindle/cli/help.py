@@ -11,7 +11,15 @@ MAX_HELP_WIDTH = 1_000  # in effect that of the terminal
 _NO_LIMIT = 10_000
 # What the commands of the program are for. A new command belongs into one of these.
 _SECTIONS = {
-    "Find and continue sessions": ("search", "resume", "share", "projects", "sessions", "chat"),
+    "Find and continue sessions": (
+        "search",
+        "resume",
+        "share",
+        "projects",
+        "sessions",
+        "chat",
+        "web",
+    ),
     "Import sessions": ("start", "import", "watch", "service"),
     "Cost and reliability": ("usage", "insights", "calls", "profile", "compare", "compress-check"),
     "Learn from sessions": ("lessons", "warm"),
