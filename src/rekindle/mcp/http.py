@@ -156,7 +156,7 @@ async def serve_http(
 ) -> None:
     """Serve clients until the program is stopped; `on_start` gets the address with its port."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as listener:
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
         listener.listen()

@@ -19,7 +19,8 @@ SHUTDOWN_SECONDS = 2
 def listen_at(address: Address) -> socket.socket:
     """Return a socket that listens; port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol's number: only then asyncio sends small answers without waiting for more.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))

@@ -19,7 +19,7 @@ from rekindle.types import Session
 
 from .filters import ListCursor, ListFilters, apply_cursor, build_cursor, is_live
 
-PAGE_SIZE = 50
+PAGE_SIZE = 30
 
 
 class MessageHit(NamedTuple):

@@ -20,6 +20,7 @@ from .rows import ListPage, MessageHit, RowLoader, SessionRow
 
 MAX_FOUND = 30  # sessions found by their title, and in all
 MAX_HITS = 60  # messages
+QUICK_FOUND, QUICK_HITS = 12, 24  # while a person types: as many as a screen shows
 HITS_PER_SESSION = 3
 MIN_PREFIX = 3  # letters of a word that is still being typed: fewer match too much
 QUICK_PREFIX = 6  # from this length on, a beginning is looked up at once
@@ -37,13 +38,15 @@ def search_sessions(
 ) -> ListPage:
     """Return the sessions with these words: first those in the title, then those in a message.
 
-    Unless it is thorough, only whole words and long beginnings of words are looked up in messages.
+    Unless it is thorough, it is quick: a screen full, and in messages only whole words and long
+    beginnings of words.
     """
-    titled = loader.store.search_titles(text, limit=MAX_FOUND, where=where)
+    most, most_hits = (MAX_FOUND, MAX_HITS) if is_thorough else (QUICK_FOUND, QUICK_HITS)
+    titled = loader.store.search_titles(text, limit=most, where=where)
     if is_stale():
         return ListPage([])
     query, is_complete = build_query(text, MIN_PREFIX if is_thorough else QUICK_PREFIX)
-    hits = loader.store.search(query, limit=MAX_HITS, where=where, context=0)
+    hits = loader.store.search(query, limit=most_hits, where=where, context=0)
     if is_stale():
         return ListPage([])
     starters = _find_starters(loader, [*titled, *(hit.session for hit in hits)])
@@ -54,13 +57,13 @@ def search_sessions(
         found.setdefault(shown.id, shown)
     for hit in hits:
         shown = starters.get(hit.session.id, hit.session)
-        if shown.id in found or len(found) < MAX_FOUND:
+        if shown.id in found or len(found) < most:
             found.setdefault(shown.id, shown)
             messages.setdefault(shown.id, []).append(_build_hit(hit))
-    rows = loader.build_rows([*found.values()][:MAX_FOUND])
+    rows = loader.build_rows([*found.values()][:most])
     return ListPage(
         [_add_hits(row, text, messages.get(row.session.id, [])) for row in rows],
-        is_partial=not is_complete and len(found) < MAX_FOUND,
+        is_partial=not is_thorough and (not is_complete or len(found) >= most),
     )
 
 
