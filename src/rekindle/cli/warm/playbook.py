@@ -140,7 +140,7 @@ def add_note(
 
     \b
     Examples:
-      rekindle warm notes add 'Compare literals in tests; do not use Contains.'
+      rekindle warm notes add 'Run the linter before every commit.'
     """
     from rekindle.knowledge.notes.note import clean_note_text
     from rekindle.learning.notes import decisions
