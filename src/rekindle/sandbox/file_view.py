@@ -100,15 +100,14 @@ def build_view(request: ViewRequest) -> FileView:
     roots = _resolve_folders((*request.roots, *request.writable))
     for root in roots:
         _check_root(root, home, request.own)
-    readable = [_expand_home(path, home, roots) for path in request.readable]
+    own = _resolve_folders(request.own)
+    given = [_expand_home(path, home, roots) for path in request.readable]
+    readable = [path for path in given if not _is_inside_any(path, own)]
     mounts: dict[str, MountKind] = {}
     for path in _list_readable(request, home, roots):
         if not _is_inside_any(path, roots):
             mounts[path] = "read"
     mounts.update(dict.fromkeys(find_private_files(), "hide"))
-    for path in _resolve_folders(request.own):
-        if _is_inside_any(path, (*roots, *mounts)):
-            mounts[path] = "hide"
     for path in readable:
         seen = [one for one, kind in mounts.items() if kind == "read"]
         if mounts.get(path) == "hide" or not os.path.exists(path):
@@ -121,6 +120,9 @@ def build_view(request: ViewRequest) -> FileView:
     for path in readable:
         if mounts.get(path) == "hide":
             del mounts[path]
+    for path in own:  # last: no setting opens our own files
+        if path in mounts or _is_inside_any(path, (*roots, *mounts)):
+            mounts[path] = "hide"
     ordered = sorted(mounts.items(), key=lambda each: (each[0].count("/"), each[0]))
     return FileView(
         tuple(Mount(kind, path) for path, kind in ordered), roots, home, request.network

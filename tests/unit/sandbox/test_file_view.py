@@ -82,6 +82,18 @@ def test_a_folder_that_holds_more_than_a_project_is_refused(folder: str, home: P
         view(Path(folder), home)
 
 
+def test_no_setting_opens_our_own_folder(home: Path) -> None:
+    own = home / "data" / "rekindle"
+    own.mkdir(parents=True)
+    (own / "sessions.db").touch()
+    for readable in (home / "data", own, own / "sessions.db"):
+        seen = view(home / "project", home, own=(str(own),), readable=(str(readable),))
+        assert str(own) in seen.list_paths("hide") or not any(
+            str(own).startswith(path) or path.startswith(str(own))
+            for path in seen.list_paths("read")
+        )
+
+
 def test_our_own_folder_is_hidden_in_a_workspace_and_refused_as_one(home: Path) -> None:
     own = home / "project" / "rekindle"
     own.mkdir()
