@@ -56,7 +56,11 @@ PROGRAMS = {
 
 # What the first command installs: everything but the libraries of chat networks, which are large.
 EXTRAS = "agent,mcp,backends,postgres,watch,web"
-GROUPS = {"dev": "what its tests need", "docs": "what its site needs"}
+GROUPS = {
+    "dev": "what its tests need",
+    "frameworks": "the frameworks it fits into",
+    "docs": "what its site needs",
+}
 
 # Use the interpreter that runs this file; never search for or download another one. Unbuffered
 # output lets the progress display follow pip line by line.

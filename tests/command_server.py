@@ -48,6 +48,8 @@ LAZY = (
     "tomllib",
 )
 
+# Frameworks are large, and only those who use one load it; a browser's page is served by few commands.
+APART = ("rekindle.integrations.", "rekindle.web.")
 NETWORKS = (".matrix", ".telegram", ".discord", ".slack", ".whatsapp", "_server")
 
 
@@ -126,7 +128,7 @@ def load_everything() -> None:
         importlib.import_module(name)
     for module in pkgutil.walk_packages(rekindle.__path__, "rekindle."):
         # Only commands that speak to a chat network load its library, as in a real start.
-        if not module.name.endswith(("__main__", *NETWORKS)):
+        if not module.name.endswith(("__main__", *NETWORKS)) and not module.name.startswith(APART):
             importlib.import_module(module.name)
     rekindle.cli.app.build_command_tree()
     importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP
