@@ -13,7 +13,7 @@ default:
 
 # Install Rekindle and everything for development into .venv
 setup:
-    python3 bootstrap.py setup --dev
+    python3 bootstrap.py setup --dev --frameworks
 
 # Run the whole test suite, or pytest with ARGS
 test *ARGS:
