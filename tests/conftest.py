@@ -39,6 +39,27 @@ settings.register_profile("fixed", derandomize=True, deadline=None, max_examples
 settings.register_profile("fresh", print_blob=True, deadline=None, max_examples=500)
 
 
+# All of their tests belong to steps of their own, and they import large libraries.
+APART = {
+    "networks": (
+        "matrix", "contract/test_platform_features.py", "contract/test_platform_gateway.py",
+        "acceptance/test_networks.py", "unit/platforms/test_telegram.py",
+        "unit/platforms/test_discord.py", "unit/platforms/test_slack.py",
+    ),
+    "browser": ("web",),
+}  # fmt: skip
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what the markers leave out."""
+    marks = str(config.getoption("markexpr"))
+    for mark, names in APART.items():
+        paths = [Path(__file__).parent / name for name in names]
+        if f"not {mark}" in marks and collection_path in paths:
+            return True
+    return None
+
+
 def is_looking() -> bool:
     """Whether this run looks for what nobody has thought of: only then many examples pay."""
     return not settings.default.derandomize  # pyright: ignore[reportOptionalMemberAccess]

@@ -337,8 +337,9 @@ def test_what_is_said_during_a_turn_waits_for_its_own(db: Path, tmp_path: Path) 
             await until(lambda: on.store.inbox.get_counts().running == 1)
             on.server.post_message(ADA, "more")
             await on.reads("rested", "You said: more")
+            # The chat sees the answer while it is written, before it is stored.
+            await until(lambda: on.conversation()[-2:] == ["more", "You said: more"])
             assert on.conversation()[:1] == ["rest"]
-            assert on.conversation()[-2:] == ["more", "You said: more"]
 
     asyncio.run(play())
 

@@ -16,6 +16,8 @@ from rekindle.types import Source
 from tests.unit.platforms.stage import play
 from tests.waiting import until
 
+pytestmark = pytest.mark.networks
+
 CHAT = Source("discord", "500", user_id="101", user_name="Ada")
 
 

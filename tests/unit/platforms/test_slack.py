@@ -16,6 +16,8 @@ from rekindle.types import Source
 from tests.unit.platforms.stage import hear, play
 from tests.waiting import until
 
+pytestmark = pytest.mark.networks
+
 ADA = Source("slack", "DADA", user_id="UADA", user_name="Ada")
 
 

@@ -22,14 +22,13 @@ from rekindle.web.sessions import rows, search
 from rekindle.web.sessions.filters import ListCursor, parse_cursor, read_filters
 from tests.unit.web.conftest import WebClient, build_client
 
-NOW = time.time()
 HOSTILE = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> «<b>» \ud800 \x00 \x1b[31m {{ 7*7 }}"
 )
 
 
 def add_session(store: Store, id: str, *texts: str, age: float = 0.0, **fields: object) -> Session:
-    at = NOW - age
+    at = time.time() - age
     known = {"source": "claude-code", "started": at, "last_active": at, **fields}
     session = Session(id=id, **known)  # pyright: ignore[reportArgumentType]
     messages = [Message("user", content=text, timestamp=at) for text in texts or ("hello",)]
