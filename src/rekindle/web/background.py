@@ -18,10 +18,7 @@ T = TypeVar("T")
 FRESH_SECONDS = 60.0
 MAX_SHARE = 0.05  # of the time, for computing a value again and again
 OUTDATED_SECONDS = 600.0  # then a reader waits a little for a new one
-PAGE_SECONDS, FRAGMENT_SECONDS = (
-    0.25,
-    15.0,
-)  # that a page, and a part of one, waits for a first value
+PAGE_SECONDS, FRAGMENT_SECONDS = 0.25, 15.0  # that a page, and a part of one, waits at first
 MAX_VALUES = 60
 _log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from rekindle.cli.store_access import (
     ignore_sigpipe,
     load_settings,
     needs_refresh,
+    open_for_reading,
 )
 from rekindle.errors import InvalidInput
 
@@ -93,6 +94,8 @@ def print_link(
     from rekindle.web.access import build_origin
 
     address = parse_address(listen)
+    if address.port == 0 and public_url is None:
+        raise InvalidInput("--listen: expected the port that the server printed when it started")
     origin = build_origin(address, public_url)
     print_line(_build_link(_open_keys(load_settings(), origin), origin))
 
@@ -115,7 +118,7 @@ def _serve(
     listener = listen_at(address)
     origin = build_origin(Address(address.host, listener.getsockname()[1]), public_url)
     keys = _open_keys(config, origin)
-    with connect_store(config, config.store.url) as store:
+    with open_for_reading(refresh=False) as store:
         executor = StoreExecutor(store)
         context = WebContext(config, executor, PageRenderer(), readonly)
         app = build_app(context, GuardOptions(keys, origin, readonly), _build_freshness(config))

@@ -16,6 +16,7 @@ from rekindle.analytics.overview.overview import (
 from rekindle.analytics.sample import collect_sample
 from rekindle.analytics.usage.pricing import PriceList
 from rekindle.analytics.usage.report import UsageTotal, compute_totals_by_key
+from rekindle.config.local_time import get_offset
 from rekindle.learning.notes.session_facts import (
     collect_facts,
     load_command_failures,
@@ -25,8 +26,6 @@ from rekindle.learning.verdicts.call_details import CallDetail
 from rekindle.projects import KnownProjects
 from rekindle.store import Filter, Store
 from rekindle.types import JudgedSession, Session, replace_fields
-
-from .summary import get_offset
 
 MAX_SESSIONS = 1_000  # newest ones that a project's figures are of
 MAX_FAILING_SESSIONS = 400  # newest ones, of all projects, in which to look for failures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -12,6 +11,7 @@ from rekindle.analytics.cluster_stats import Rate, compute_rate
 from rekindle.analytics.usage.pricing import PriceList
 from rekindle.analytics.usage.report import UsageTotal, compute_totals_by_key, to_day
 from rekindle.config import Config
+from rekindle.config.local_time import get_offset
 from rekindle.config.prices import load_price_table
 from rekindle.learning.notes.playbooks import load_told_notes
 from rekindle.projects import FOLDER_PREFIX, KnownProjects, shorten_project
@@ -54,14 +54,6 @@ class ProjectList(NamedTuple):
     def find(self, key: str) -> ProjectRow | None:
         """Return the row of a project."""
         return next((row for row in self.rows if row.key == key), None)
-
-
-def get_offset(seconds: float) -> int:
-    """Return the distance of local time from UTC at a time, in seconds."""
-    try:
-        return time.localtime(seconds).tm_gmtoff
-    except (OverflowError, ValueError, OSError):
-        return 0
 
 
 def load_prices(config: Config) -> PriceList:

@@ -51,7 +51,7 @@ class PageChange(NamedTuple):
 
 def build_address(session_id: str) -> str:
     """Return the path of a session's page."""
-    return f"/sessions/{quote(session_id, safe='')}"
+    return f"/sessions/{quote(session_id, safe='', errors='replace')}"
 
 
 class EntryLinks(PageLinks):

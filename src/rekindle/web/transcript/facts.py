@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from rekindle.analytics.usage.pricing import PriceList
 from rekindle.config import Config
-from rekindle.config.prices import load_price_table
 from rekindle.learning.verdicts.session_outcomes import load_outcome
 from rekindle.store import Store
 from rekindle.transcripts.export.common import format_cost, format_duration
 from rekindle.types import QUARTER_SECONDS, Session, SessionOutcome, UsageEntry
+from rekindle.web.projects.summary import load_prices
 from rekindle.web.rendering import format_number
 
 from .entries import build_address
@@ -90,11 +90,6 @@ def load_facts(
         sub_agents=agents,
         entries=entries,
     )
-
-
-def load_prices(config: Config) -> PriceList:
-    """Return the shipped prices, and the user's own that go before them."""
-    return PriceList(load_price_table()[1], config.prices)
 
 
 def _sum_cost(session: Session, entries: Sequence[UsageEntry], prices: PriceList) -> Decimal:

@@ -14,9 +14,10 @@ from rekindle.learning.verdicts.judged_sessions import RULES_VERSION
 from rekindle.store import Store
 from rekindle.transcripts.export.common import replace_surrogates
 from rekindle.types import Session
+from rekindle.web.projects.summary import load_prices
 
 from .entries import PAGE_MESSAGES, EntryRenderer, build_address, load_range
-from .facts import HeadFacts, TurnNotes, load_facts, load_prices
+from .facts import HeadFacts, TurnNotes, load_facts
 from .outline import Outline, OutlineCache
 
 MAX_POSITION = 2**62
