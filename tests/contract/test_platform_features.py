@@ -151,6 +151,7 @@ def test_a_file_that_is_too_large_for_the_network_is_refused_for_good(
                 await platform.send_file(world.chat, path, "look", f"{path}")
             assert caught.value.permanent
         await platform.send(world.chat, "but this is", "n")
+        await until(world.seen)
         assert (world.seen_files(), world.seen()) == ([], ["but this is"])
 
     play(world, act)
@@ -214,6 +215,7 @@ def test_in_a_group_everyone_has_a_name_and_only_a_mention_addresses_the_bot(wor
             assert one.source.chat_id != world.chat.chat_id
             assert one.source.user_id != world.chat.user_id
         await platform.send(asked.source, "as you wish", "n")
+        await until(world.seen_in_group)
         assert (world.seen_in_group(), world.seen()) == (["as you wish"], [])
 
     play(world, act)
@@ -223,7 +225,7 @@ def test_a_thread_is_told_apart_and_answered_in_place(world: World) -> None:
     async def act(platform: Platform, ear: Ear) -> None:
         if "threads" in world.lacks:  # the answer is shown in the chat itself
             await platform.send(world.chat._replace(thread_id="77"), "here", "n")
-            assert world.seen() == ["here"]
+            await until(lambda: world.seen() == ["here"], world.seen)
             return
         world.say_in_group("aside", mentions=True, thread=True)
         world.say_in_group("aloud", mentions=True)
@@ -234,6 +236,7 @@ def test_a_thread_is_told_apart_and_answered_in_place(world: World) -> None:
         assert found["aside"].chat_id == found["aloud"].chat_id
         await platform.send(found["aside"], "answer aside", "n1")
         await platform.send(found["aloud"], "answer aloud", "n2")
+        await until(lambda: world.seen_in_group(thread=True) and world.seen_in_group())
         assert world.seen_in_group(thread=True) == ["answer aside"]
         assert world.seen_in_group() == ["answer aloud"]
 

@@ -40,7 +40,7 @@ def test_filters_narrow_at_once_and_stay_in_the_address(
     page.locator(".facts").get_by_text("17%").wait_for()
     page.get_by_label("Agent", exact=True).select_option("codex")
     page.locator(".facts").get_by_text("8.3%").wait_for()
-    assert page.url.endswith("/reliability?agent=codex")
+    page.wait_for_url(f"{server.url}/reliability?agent=codex")
     page.reload()
     page.locator(".facts").get_by_text("8.3%").wait_for()
     page.get_by_role("link", name="exec_command").first.click()

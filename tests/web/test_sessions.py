@@ -66,11 +66,10 @@ def test_search_as_one_types_finds_titles_words_and_beginnings(
     page.keyboard.type("need")
     wait_for_titles(page, "Write the parser")  # once the typing pauses
     page.keyboard.type("le")
-    wait_for_titles(page, "Write the parser")
-    hit = page.locator(".hits a").first
-    assert hit.locator("mark").inner_text() == "needle"
-    assert hit.get_attribute("href") == "/sessions/a#m0"
-    assert page.url.endswith("/sessions?q=needle")
+    page.wait_for_function("() => location.search === '?q=needle'")
+    page.locator(".hits a mark", has_text=re.compile("^needle$")).wait_for()
+    assert list_titles(page) == ["Write the parser"]
+    assert page.locator(".hits a").first.get_attribute("href") == "/sessions/a#m0"
     page.reload()
     wait_for_titles(page, "Write the parser")
 
@@ -93,10 +92,10 @@ def test_filters_combine_and_are_in_the_address(page: Any, server: WebServer, st
     wait_for_titles(page, "Fix the deployment", "Write the parser")
     page.get_by_label("Search titles and messages").fill("haystack")
     wait_for_titles(page, "Write the parser")
-    assert re.search(r"q=haystack&agent=codex$", page.url)
+    page.wait_for_url(re.compile(r"q=haystack&agent=codex$"))
     page.get_by_role("link", name="Clear").click()
     wait_for_titles(page, "Review the change", "Fix the deployment", "Write the parser")
-    assert page.url.endswith("/sessions")
+    page.wait_for_url(re.compile(r"/sessions$"))
 
 
 def test_keys_walk_open_and_pick(page: Any, server: WebServer, store: Store) -> None:
@@ -133,7 +132,7 @@ def test_archive_and_delete_can_be_undone(page: Any, server: WebServer, store: S
     show_list(page, server, "?agent=codex")
     open_menu(page, "Write the parser").get_by_role("button", name="Archive").click()
     page.get_by_text("Archived “Write the parser”.").wait_for()
-    assert list_titles(page) == ["Fix the deployment"]
+    wait_for_titles(page, "Fix the deployment")
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Brought back “Write the parser”.").wait_for()
     assert page.get_by_label("Agent").input_value() == "codex"
@@ -153,7 +152,7 @@ def test_several_are_archived_together(page: Any, server: WebServer, store: Stor
     page.get_by_text("2 selected").wait_for()
     page.get_by_role("button", name="Archive").click()
     page.get_by_text("Archived 2 sessions.").wait_for()
-    assert list_titles(page) == ["Write the parser"]
+    wait_for_titles(page, "Write the parser")
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Brought back 2 sessions.").wait_for()
     assert len(list_titles(page)) == 3
@@ -247,6 +246,7 @@ def test_the_list_can_be_read_and_searched_without_scripts(
     opened.goto(f"{server.url}/sessions")
     opened.get_by_label("Search titles and messages").fill("haysta")
     opened.get_by_role("button", name="Search").click()
+    opened.wait_for_url(re.compile("q=haysta"))
     assert list_titles(opened) == ["Write the parser"]
     opened.get_by_role("link", name="Actions").first.click()
     opened.get_by_role("button", name="Archive").click()

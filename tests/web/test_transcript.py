@@ -164,7 +164,7 @@ def test_new_messages_appear_and_can_be_followed(
     store.append("s-1", result("a", "it broke", failed=True), Message("assistant", "It broke."))
     page.wait_for_selector("#m1 details.failed")
     page.wait_for_selector("#m3 >> text=It broke.")
-    assert page.locator("#fact-messages").inner_text() == "4"
+    page.locator("#fact-messages").get_by_text("4", exact=True).wait_for()
     page.get_by_label("Follow").check()
     for n in range(40):
         store.append("s-1", Message("assistant", f"Line {n}. " + "More words. " * 30))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.cli.store_access import set_refresh
 from rekindle.cli.web.serve import _build_freshness  # pyright: ignore[reportPrivateUsage]
 from rekindle.config import load_config
 from rekindle.config.address import Address
@@ -124,6 +125,7 @@ def test_a_read_only_server_imports_nothing(store: Store, tmp_path: Path) -> Non
 
 
 def test_the_setting_is_respected(tmp_path: Path) -> None:
+    set_refresh(True)  # another test may have run a command with --no-refresh in this process
     env = {"REKINDLE_HOME": str(tmp_path)}
     assert _build_freshness(load_config(env)) is not None
     assert _build_freshness(load_config({**env, "REKINDLE_STORE_REFRESH": "never"})) is None
