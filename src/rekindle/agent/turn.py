@@ -122,11 +122,18 @@ class TurnContext(NamedTuple):
 
 
 async def run_turn(
-    executor: StoreExecutor, session: Session, context: TurnContext
+    executor: StoreExecutor,
+    session: Session,
+    context: TurnContext,
+    messages: Sequence[Message] | None = None,
 ) -> AsyncGenerator[TurnEvent]:
-    """Run the model on a stored conversation until it answers, and yield the events."""
-    runner = _TurnRunner(executor, session, context)
-    await runner.load()
+    """Run the model on a stored conversation until it answers, and yield the events.
+
+    `messages` are those of the session, if they are known.
+    """
+    if messages is None:
+        messages = await executor.run(executor.store.messages, session)
+    runner = _TurnRunner(executor, session, context, messages)
     async with aclosing(runner.run()) as events:
         async for event in events:
             yield event
@@ -135,16 +142,19 @@ async def run_turn(
 class _TurnRunner:
     """One turn in progress."""
 
-    def __init__(self, executor: StoreExecutor, session: Session, context: TurnContext) -> None:
+    def __init__(
+        self,
+        executor: StoreExecutor,
+        session: Session,
+        context: TurnContext,
+        messages: Sequence[Message],
+    ) -> None:
         self._executor = executor
         self._session = session
         self._context = context
-        self._messages: list[Message] = []
+        self._messages = [*messages]
         self._usage = Usage()
         self._empty_responses = 0
-
-    async def load(self) -> None:
-        self._messages = await self._executor.run(self._executor.store.messages, self._session)
 
     async def run(self) -> AsyncGenerator[TurnEvent]:
         tools = self._context.toolbox.build_definitions(self._context.tool_context)

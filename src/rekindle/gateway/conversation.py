@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from functools import partial
-from time import time
 from typing import Any, TypeAlias
 
 from rekindle.agent.compaction import compress_session
@@ -32,10 +31,8 @@ from rekindle.agent.turn import (
 )
 from rekindle.errors import NotFound, SessionHeld
 from rekindle.learning.warm_start import NewSession, begin_session
-from rekindle.routing.reset_policy import find_reset_reason
-from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source
+from rekindle.types import Message, Role, Route, Session, Source
 
 from .access.approvals import make_approver
 from .access.speakers import find_least_role, find_role, get_speaker, may_join
@@ -44,6 +41,7 @@ from .log_format import CURRENT_SESSION
 from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, describe_for_user
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, is_nothing, read_run
+from .turns.current_route import open_route
 from .turns.inbound import is_command, is_report, is_same_chat
 from .turns.opening import build_opening, build_reset_notices, prepare_prompt
 from .turns.session_hold import SessionHold
@@ -83,35 +81,7 @@ class Conversation:
 
     async def open_route(self, source: Source, run: RunInfo | None = None) -> Route:
         """Open the route, with a new session if the current one is stale. `run`: for a job."""
-        policy, now = self._context.resolve_policy(source), time()
-        idle_session = await self._find_idle_session(source, policy, now)
-
-        def check_route(route: Route) -> str | None:
-            return find_reset_reason(policy, route.updated, now, busy=route.session != idle_session)
-
-        def open_route() -> Route:
-            return self._executor.store.routes.open(
-                self.key,
-                source,
-                name=f"job: {run.name}" if run else describe_source(source),
-                owner=run.owner if run else self._context.find_owner(source),
-                get_reset_reason=None if run else check_route,
-            )
-
-        return await self._executor.run(open_route)
-
-    async def _find_idle_session(
-        self, source: Source, policy: ResetPolicy, now: float
-    ) -> str | None:
-        """Return the session if it is stale without running processes; call before the transaction."""
-        try:
-            route = await self._executor.run(self._executor.store.routes.get, self.key)
-        except NotFound:
-            return None
-        if find_reset_reason(policy, route.updated, now) is None:
-            return None
-        busy = await self._context.is_busy(get_owner(route), route.session)
-        return None if busy else route.session
+        return await open_route(self._context, self.key, source, run)
 
     def build_session(self, route: Route) -> Session:
         """Build the route's session value; nothing is stored before its first message."""
@@ -153,7 +123,9 @@ class Conversation:
     ) -> AsyncGenerator[TurnEvent]:
         self._session, self.reset = session, route.reset
         token, gate = CURRENT_SESSION.set(session.id), self._context.gate
-        role, opening, person = await self._executor.run(self._prepare, inbound, route, session)
+        role, opening, person, messages = await self._executor.run(
+            self._prepare, inbound, route, session
+        )
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
@@ -170,7 +142,8 @@ class Conversation:
             count_usage=partial(gate.record_usage, person) if gate is not None else None,
         )
         try:
-            async with aclosing(run_turn(self._executor, session, turn_context)) as events:
+            turn = run_turn(self._executor, session, turn_context, messages)
+            async with aclosing(turn) as events:
                 async for event in events:
                     self._track_answer(event)
                     if isinstance(event, TurnEnded):
@@ -183,14 +156,18 @@ class Conversation:
 
     def _prepare(
         self, inbound: InboundMessage, route: Route, session: Session
-    ) -> tuple[Role, list[Message], str]:
-        """Return the role that a turn has, what precedes its messages, and who caused it."""
+    ) -> tuple[Role, list[Message], str, list[Message]]:
+        """Return the role that a turn has, what precedes its messages, who caused it, and them.
+
+        One call for all, because each call from the event loop costs as much as a query.
+        """
         gate, run, (of, prompt) = self._context.gate, read_run(inbound), self._prompt
         known = prompt if of == session.id else None
         return (
             find_least_role(self._context, self._joined),
             build_opening(self._context, inbound.source, route, session, run, known),
             "" if gate is None else gate.find_person(get_speaker(inbound)),
+            self._executor.store.messages(session),
         )
 
     def _build_tool_context(self, route: Route, role: Role) -> ToolContext:

@@ -12,13 +12,15 @@ against only one of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from rekindle.store.conversations.inbox import InboundMessage
 
 from .context import GatewayContext
+
+T = TypeVar("T")
 
 # Process the message; it is already done; or it has no attempts left.
 AttemptDecision: TypeAlias = Literal["proceed", "done", "exhausted"]
@@ -43,16 +45,28 @@ class AttemptTracker:
         async with self._isolation_lock:
             yield
 
-    async def begin(self, inbound: InboundMessage) -> AttemptDecision:
-        """Count an attempt at a message, unless this process has counted it before."""
-        if inbound.num in self._counted:
-            return "proceed"
-        attempts = await self._executor.run(self._inbox.count_attempt, inbound)
+    async def begin(
+        self, inbound: InboundMessage, find_refusal: Callable[[InboundMessage], T | None]
+    ) -> tuple[AttemptDecision, T | None]:
+        """Count an attempt at a message, unless this process has counted it before.
+
+        Return also why its sender is refused, if so: one call of the store for both.
+        """
+        is_counted = inbound.num in self._counted
+
+        def count() -> tuple[int, T | None]:
+            attempts = 1 if is_counted else self._inbox.count_attempt(inbound)
+            goes_on = 0 < attempts <= self._max_attempts
+            return attempts, find_refusal(inbound) if goes_on else None
+
+        attempts, refusal = await self._executor.run(count)
+        if is_counted:
+            return "proceed", refusal
         if attempts > self._max_attempts:
-            return "exhausted"
+            return "exhausted", None
         if attempts:
             self._counted.add(inbound.num)
-        return "proceed" if attempts else "done"
+        return ("proceed" if attempts else "done"), refusal
 
     def finish(self, inbound_messages: Iterable[InboundMessage]) -> None:
         """Forget messages that are done."""

@@ -231,13 +231,13 @@ class Worker:
         async with attempts.isolate_last_attempt(inbound), self._context.turn_slots:
             if self.is_stopping:
                 return
-            decision = await attempts.begin(inbound)
+            decision, refusal = await attempts.begin(inbound, self._find_refusal)
             if decision == "done":
                 return
             logger.info("turn of message %d started", inbound.num)
             if decision == "exhausted":
                 await self._abandon(inbound)
-            elif (refusal := await self._find_refusal(inbound)) is not None:
+            elif refusal is not None:
                 logger.info("message %d is refused", inbound.num)
                 self._metrics.count_refusal(refusal.role)
                 result = "refused"
@@ -257,8 +257,8 @@ class Worker:
         draft, self._draft = self._draft, None
         self._context.sender.send(conversation.outbound, inbound, draft)
 
-    async def _find_refusal(self, inbound: InboundMessage) -> TurnRefusal | None:
-        return await self._executor.run(find_refusal, self._context.gateway_context, inbound)
+    def _find_refusal(self, inbound: InboundMessage) -> TurnRefusal | None:
+        return find_refusal(self._context.gateway_context, inbound)
 
     async def _stream_turn(self, inbound: InboundMessage) -> tuple[str, dict[str, Usage]]:
         """Run the turn; return its result for the metrics, and what it used."""
@@ -329,7 +329,7 @@ class Worker:
         logger.info("command %s", inbound.message.text[:40].split(maxsplit=1)[0])
         splitter, attempts = self._build_splitter(inbound), self._context.attempts
         async with attempts.isolate_last_attempt(inbound):
-            decision = await attempts.begin(inbound)
+            decision, _ = await attempts.begin(inbound, lambda _: None)
             if decision == "exhausted":
                 conversation = Conversation(self._context.gateway_context, self.key, splitter)
                 logger.error(

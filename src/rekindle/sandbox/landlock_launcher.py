@@ -1,13 +1,14 @@
 """Restrict this process with Landlock and seccomp, then execute a command.
 
 It runs with few modules of the standard library, because every command waits for them: json, platform
-and typing would double its start. Its words are `NETWORK READ WRITE DEVICES PATH… -- COMMAND…`: whether
+and typing would double its start, and ctypes itself takes longer than `_ctypes`, which does the work of
+it. Its words are `NETWORK READ WRITE DEVICES PATH… -- COMMAND…`: whether
 there is a network (1 or 0), the number of paths of each kind, and the paths; or `probe`. Landlock limits
 files, signals and TCP; seccomp refuses sockets, and the calls that reach other processes or get around
 a filter. Every failure ends the program before the command runs.
 """
 
-import ctypes
+import _ctypes
 import os
 import struct
 import sys
@@ -50,7 +51,25 @@ _REFUSED = {
 _SOCKET = (41, 198)
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+class _Long(_ctypes._SimpleCData):  # pyright: ignore  # generic only for checkers
+    _type_ = "l"
+
+
+class _Byte(_ctypes._SimpleCData):  # pyright: ignore  # generic only for checkers
+    _type_ = "B"
+
+
+class _Function(_ctypes.CFuncPtr):
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Long
+
+
+def _find_function(name: str) -> _Function:
+    return _Function(_ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), name))  # pyright: ignore
+
+
+_syscall, _prctl, _capset = (_find_function(name) for name in ("syscall", "prctl", "capset"))
 
 
 class Policy:
@@ -65,32 +84,31 @@ class Policy:
         self.devices = devices
 
 
-def _call_kernel(number: int, *arguments: object) -> int:
-    result = _libc.syscall(ctypes.c_long(number), *arguments)
+def _call_kernel(number: int, *arguments: int | bytes | None) -> int:
+    words = (_Long(one) if isinstance(one, int) else one for one in arguments)
+    result = _syscall(_Long(number), *words)
     if result < 0:
-        code = ctypes.get_errno()
+        code = _ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return int(result)
 
 
 def _restrict_files(policy: Policy) -> None:
-    abi = _call_kernel(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    abi = _call_kernel(_CREATE_RULESET, None, 0, 1)
     if abi < MIN_ABI:
         raise OSError(_ENOSYS, f"the kernel's Landlock is version {abi}, {MIN_ABI} is needed")
     network = 0 if policy.network else _BIND_TCP | _CONNECT_TCP
     attributes = struct.pack(
         "QQQ", _ALL_FILE_RIGHTS, network, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
     )
-    ruleset = _call_kernel(
-        _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)
-    )
+    ruleset = _call_kernel(_CREATE_RULESET, attributes, len(attributes), 0)
     for path in policy.read:
         _add_path(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)
     for path in policy.write:
         _add_path(ruleset, path, _ALL_FILE_RIGHTS & ~(1 << 11 | 1 << 6))  # no device nodes
     for path in policy.devices:
         _add_path(ruleset, path, _READ_FILE | _WRITE_FILE | 1 << 15)
-    _call_kernel(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+    _call_kernel(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
@@ -102,18 +120,16 @@ def _add_path(ruleset: int, path: str, rights: int) -> None:
     if not os.path.isdir(path):
         rights &= _FILE_RIGHTS
     rule = struct.pack("=Qi", rights, fd)
-    _call_kernel(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0))
+    _call_kernel(_ADD_RULE, ruleset, 1, rule, 0)
     os.close(fd)
 
 
 def _drop_capabilities() -> None:
     for number in range(64):
-        _libc.prctl(
-            24, number, 0, 0, 0
-        )  # PR_CAPBSET_DROP; fails without the right, or beyond the last
+        _prctl(24, number, 0, 0, 0)  # PR_CAPBSET_DROP; fails without the right, or beyond the last
     header, data = struct.pack("Ii", 0x20080522, 0), struct.pack("6I", *([0] * 6))
-    if _libc.capset(header, data) != 0:
-        raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
+    if _capset(header, data) != 0:
+        raise OSError(_ctypes.get_errno(), "the capabilities cannot be dropped")
 
 
 def _restrict_calls(network: bool) -> None:
@@ -155,15 +171,15 @@ def _restrict_calls(network: bool) -> None:
         program += [(0x15, 0, 1, family), allow]
     program += [refuse, allow]
     data = b"".join(struct.pack("HBBI", *one) for one in program)
-    buffer = ctypes.create_string_buffer(data, len(data))
-    filter_program = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
-    _call_kernel(_SECCOMP[machine], ctypes.c_uint(1), ctypes.c_uint(0), filter_program)
+    buffer = (_Byte * len(data)).from_buffer_copy(data)
+    filter_program = struct.pack("HxxxxxxP", len(program), _ctypes.addressof(buffer))
+    _call_kernel(_SECCOMP[machine], 1, 0, filter_program)
 
 
 def restrict_process(policy: Policy) -> None:
     """Restrict this process for good."""
-    if _libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS
-        raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
+    if _prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS
+        raise OSError(_ctypes.get_errno(), "no_new_privs cannot be set")
     _drop_capabilities()
     _restrict_files(policy)
     _restrict_calls(policy.network)
