@@ -41,7 +41,7 @@ from .log_format import CURRENT_SESSION
 from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, describe_for_user
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, is_nothing, read_run
-from .turns.current_route import open_route
+from .turns.current_route import open_route, open_unless_stale
 from .turns.inbound import is_command, is_report, is_same_chat
 from .turns.opening import build_opening, build_reset_notices, prepare_prompt
 from .turns.session_hold import SessionHold
@@ -331,13 +331,31 @@ class Conversation:
             route, session = await self._resume_turn(inbound, inbound.session)
             begin = partial(self._resume_in_session, inbound)
         else:
+            self._joined = [inbound]
+            begun = await self._executor.run(self._begin_at_once, inbound)
+            if begun is not None:
+                self._joined = [begun[0]]
+                return begun
             route = await self.open_route(inbound.source, read_run(inbound))
             session, begin = self.build_session(route), partial(self._store_message, inbound)
-            self._joined = [inbound]
         waiting = SessionWait(self._context, self.hold, inbound)
         route, (session, inbound) = await waiting.begin(route, session, begin)
         self._joined[0] = inbound
         return inbound, route, session
+
+    def _begin_at_once(
+        self, inbound: InboundMessage
+    ) -> tuple[InboundMessage, Route, Session] | None:
+        """Begin a turn in one call of the store, unless its session is stale or held by another."""
+        run = read_run(inbound)
+        route, is_stale = open_unless_stale(self._context, self.key, inbound.source, run)
+        if is_stale:
+            return None
+        try:
+            session, begun = self._store_message(inbound, route, self.build_session(route))
+        except SessionHeld:
+            return None
+        return begun, route, session
 
     def _resume_in_session(
         self, inbound: InboundMessage, route: Route, session: Session

@@ -23,7 +23,7 @@ from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.speaker import add_speaker
-from rekindle.store.conversations.inbox import AcceptResult, OutboundMessage
+from rekindle.store.conversations.inbox import AcceptResult, InboundMessage, OutboundMessage
 from rekindle.types import Role, Route, Source
 
 from .access.gate import Gate
@@ -280,7 +280,7 @@ class Gateway:
         token = CURRENT_KEY.set(key)
         self.accepted_count += 1
         if result.has_lease:
-            self._start_worker(key)
+            self._start_worker(key, result.pending)
         elif worker := self._workers.get(key):
             worker.on_new_message(result.inbound)
         CURRENT_KEY.reset(token)
@@ -307,14 +307,14 @@ class Gateway:
 
     # -- workers
 
-    def _start_worker(self, key: str) -> None:
+    def _start_worker(self, key: str, pending: Sequence[InboundMessage] = ()) -> None:
         """Start a worker, or keep one that is about to end; start none during shutdown."""
         if self._stopping.is_set():
             return
         if worker := self._workers.get(key):
             worker.has_new_work = True
             return
-        worker = self._workers[key] = Worker(self._worker_context, key)
+        worker = self._workers[key] = Worker(self._worker_context, key, pending=pending)
         self._tasks[key] = asyncio.create_task(self._run_worker(worker))
 
     async def _flush_memory(self) -> None:

@@ -63,10 +63,12 @@ class Worker:
         context: WorkerContext,
         key: str,
         flush: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        pending: Sequence[InboundMessage] = (),
     ) -> None:
-        """Create a worker; `flush` runs first, until a message arrives."""
+        """Create a worker; `flush` runs first, until a message arrives. `pending`: what waits."""
         self.key = key
         self._flush = flush
+        self._pending = pending
         self.has_new_work = False  # something arrived while the worker was ending
         self.is_stopping = False  # shutting down: start no new turn
         self._context = context
@@ -92,7 +94,7 @@ class Worker:
 
     def on_new_message(self, inbound: InboundMessage) -> None:
         """Handle a message that arrives during a turn: run or stop what it calls for."""
-        turn, running = self._turn, self._inbound
+        turn, running, self._pending = self._turn, self._inbound, ()
         if self._flush is not None:
             self._flush = None
             if turn is not None:
@@ -146,7 +148,10 @@ class Worker:
             self._turn.cancel()
             self._turn = self._flush = None
 
-    async def _fetch_pending(self) -> list[InboundMessage]:
+    async def _fetch_pending(self) -> Sequence[InboundMessage]:
+        if self._pending and not self.has_new_work:
+            pending, self._pending = self._pending, ()
+            return pending
         await asyncio.gather(*self._immediate_commands.values(), return_exceptions=True)
         self._immediate_commands.clear()
         while True:

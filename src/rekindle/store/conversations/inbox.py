@@ -104,7 +104,8 @@ class Inbox(Outbox):
                 known = INBOX_ROWS.find(tx, "WHERE key = ? AND platform_id = ?", params)
                 return AcceptResult(known[0], False, False)
             has_lease = acquire_lease(tx, key, instance, now, lease_seconds)
-            return AcceptResult(INBOX_ROWS.read(rows[0]), True, has_lease)
+            pending = _select_open(tx, key) if has_lease else ()
+            return AcceptResult(INBOX_ROWS.read(rows[0]), True, has_lease, pending)
 
         return self._write(insert_message)
 

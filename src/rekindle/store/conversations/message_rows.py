@@ -60,11 +60,15 @@ class OutboundMessage(NamedTuple):
 
 
 class AcceptResult(NamedTuple):
-    """An inbound message, whether it is new, and whether we now hold the lease of its conversation."""
+    """An inbound message, whether it is new, and whether we now hold the lease of its conversation.
+
+    If so, `pending` are all messages that wait there, in the order of their arrival.
+    """
 
     inbound: InboundMessage
     is_new: bool
     has_lease: bool
+    pending: Sequence[InboundMessage] = ()
 
 
 class MessageCounts(NamedTuple):

@@ -71,23 +71,33 @@ class Routes(StorePart):
         """Return the route of a key, creating it if missing.
 
         A new session starts if `get_reset_reason` returns a reason. `owner` owns the sessions if it is
-        not the one that the key stands for.
+        not the one that the key stands for. Nothing is written if nothing changes, as in most turns.
         """
         validate_name("route.key", key)
         now = self._clock()
+
+        def update(route: Route) -> Route:
+            name_now, owner_now = name or route.display_name, owner or route.owner
+            return replace_fields(route, origin=source, display_name=name_now, owner=owner_now)
+
+        def find_reason(tx: Transaction, route: Route) -> tuple[str | None, bool]:
+            reason = get_reset_reason(route) if get_reset_reason else None
+            return reason, reason is not None or _is_pruned(tx, route.session)
 
         def open_route(tx: Transaction) -> Route:
             route = _lock_route(tx, key) or _create_route(
                 tx, key, source, name, self._make_id(now), now
             )
-            reason = get_reset_reason(route) if get_reset_reason else None
-            if reason is not None or _is_pruned(tx, route.session):
+            reason, is_over = find_reason(tx, route)
+            if is_over:
                 _end_session(tx, route.session, "session_reset", now)
                 route = _redirect_route(tx, route, self._make_id(now), now, reset=reason)
-            name_now, owner_now = name or route.display_name, owner or route.owner
-            changed = replace_fields(route, origin=source, display_name=name_now, owner=owner_now)
-            return _save_route(tx, changed)
+            return _save_route(tx, update(route))
 
+        with self._engine.begin_read() as tx:
+            for route in ROUTE_ROWS.find(tx, "WHERE key = ?", (escape_text(key),)):
+                if update(route) == route and not find_reason(tx, route)[1]:
+                    return route
         return self._write(open_route)
 
     def get(self, key: str) -> Route:
