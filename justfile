@@ -19,6 +19,10 @@ setup:
 test *ARGS:
     python3 bootstrap.py test "$@"
 
+# Run the tests of processes in containers and on other hosts
+test-places *ARGS:
+    {{ python }} -m pytest tests/contract -m places -n 3 --dist loadfile "$@"
+
 # Run the unit tests that start no programs
 test-fast *ARGS:
     {{ python }} -m pytest tests/unit -m "not slow" -n 2 "$@"

@@ -50,6 +50,10 @@ APART = {
 }  # fmt: skip
 
 
+# Where processes run that are not on this machine, as the parameters of tests name it.
+PLACES = {"container", "ssh", "apptainer", "modal"}
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what the markers leave out."""
     marks = str(config.getoption("markexpr"))
@@ -58,6 +62,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         if f"not {mark}" in marks and collection_path in paths:
             return True
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a container or another host: these run in a step of their own."""
+    for item in items:
+        if item.path.parent.name == "contract" and isinstance(item, pytest.Function):
+            given = getattr(item, "callspec", None)
+            named = given is not None and {
+                word for value in given.params.values() for word in str(value).split(", ")
+            }
+            if named and named & PLACES:
+                item.add_marker("places")
 
 
 def is_looking() -> bool:

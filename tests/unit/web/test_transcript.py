@@ -421,9 +421,10 @@ class Viewer:
         self.shown: dict[str, str] = {}
         self.order: list[str] = []
         self.sent: list[bytes] = []
-        self.is_told_to_reload = False
+        self.is_connected = self.is_told_to_reload = False
 
     def receive(self, data: bytes) -> None:
+        self.is_connected = True
         for event in data.decode().split("\n\n"):
             if not event.startswith("id: "):
                 continue
@@ -495,7 +496,7 @@ def test_new_messages_are_rendered_once_for_all_viewers(
         viewers = [Viewer(0) for _ in range(50)]
         for viewer in viewers:
             audience.add(viewer)
-        await asyncio.sleep(0)
+        await audience.wait(lambda: all(one.is_connected for one in viewers))
         for n in range(1, 21):
             store.append("s-1", Message("assistant", f"word{n}."))
             await audience.wait(lambda n=n: all(one.position == n for one in viewers))

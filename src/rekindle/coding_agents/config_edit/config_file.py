@@ -21,6 +21,7 @@ from rekindle.errors import ConfigChanged, InvalidInput, RekindleError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 LOCK_SECONDS = 10.0
+_MAX_NEW_FOLDERS = 3  # that an installer creates for a file
 # Claude Code and other programs in JavaScript lock a file by making a folder beside it. They renew it
 # every few seconds; one that is older was left behind.
 _STALE_LOCK_SECONDS = 10.0
@@ -136,10 +137,12 @@ def _list_folders_to_lock(folder: Path) -> list[Path]:
     """Return the user's own folders above a file, the outermost first, and always the nearest one.
 
     The nearest one alone is not enough: an installer that is about to create folders locks the one
-    above them, and the next one would find and lock what the first has just created.
+    above them, and the next one would find and lock what the first has just created. Those farther
+    above are left to others who use them.
     """
     existing = [one for one in (folder, *folder.parents) if one.is_dir()]
-    own = [one for one in existing[1:] if one.stat().st_uid == os.geteuid()]
+    near = [one for one in folder.parents[:_MAX_NEW_FOLDERS] if one in existing[1:]]
+    own = [one for one in near if one.stat().st_uid == os.geteuid()]
     return [*reversed(own), *existing[:1]]
 
 
