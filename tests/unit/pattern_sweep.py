@@ -58,6 +58,7 @@ HARMLESS = {
     "rekindle.judging.rules.command_output.SUCCESS",  # the last line, of at most 1,200 characters
     "rekindle.judging.rules.text_patterns._TOKENS",  # the tables of rules
 }
+ADAPTERS = ("rekindle.platforms.", "rekindle.integrations.")
 METHODS = frozenset(ANCHORED) | {"search", "finditer", "findall", "sub", "subn", "split"}
 
 
@@ -79,8 +80,8 @@ class TookTooLong(Exception):
 
 def list_uses() -> list[Use]:
     """List every pattern of the package in the same order each time."""
-    modules = list(import_all_modules())
     parsed = parse_modules()
+    modules = list(import_modules(parsed))
     trees = {one.__name__: parsed[Path(one.__file__ or "")] for one in modules}
     methods = {name: dict(collect_methods(tree)) for name, tree in trees.items()}
     uses: dict[re.Pattern[Any], Use] = {}
@@ -97,17 +98,31 @@ def list_uses() -> list[Use]:
     return list(uses.values())
 
 
-def import_all_modules() -> Iterator[ModuleType]:
-    """Import every module of the package, except what needs an extra that is not installed."""
+def import_modules(parsed: Mapping[Path, ast.Module]) -> Iterator[ModuleType]:
+    """Import every module of the package, except what needs an extra that is not installed.
+
+    Those that join others' libraries to ours load many seconds of them: only if they have patterns.
+    """
     yield rekindle
-    for found in pkgutil.walk_packages(rekindle.__path__, "rekindle."):
+    root = Path(rekindle.__file__ or "").parent
+    for found in pkgutil.walk_packages([str(root)], "rekindle.", onerror=lambda _: None):
         if found.name.endswith("__main__"):
+            continue
+        path = root.joinpath(*found.name.split(".")[1:])
+        path = path / "__init__.py" if found.ispkg else path.with_suffix(".py")
+        if found.name.startswith(ADAPTERS) and not imports_re(parsed[path]):
             continue
         try:
             yield importlib.import_module(found.name)
         except ModuleNotFoundError as missing:
             if (missing.name or "rekindle").startswith("rekindle"):
                 raise
+
+
+def imports_re(tree: ast.Module) -> bool:
+    """Whether a module compiles patterns of its own."""
+    names = (one.names for one in ast.walk(tree) if isinstance(one, ast.Import))
+    return any(name.name == "re" for aliases in names for name in aliases)
 
 
 def iter_patterns(
