@@ -69,7 +69,7 @@ def test_search_as_one_types_finds_titles_words_and_beginnings(
     page.wait_for_function("() => location.search === '?q=needle'")
     page.locator(".hits a mark", has_text=re.compile("^needle$")).wait_for()
     assert list_titles(page) == ["Write the parser"]
-    assert page.locator(".hits a").first.get_attribute("href") == "/sessions/a#m0"
+    assert page.locator(".hits a").first.get_attribute("href") == "/sessions/a?at=0#m0"
     page.reload()
     wait_for_titles(page, "Write the parser")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.web.ansi import MAX_LINE_CHARS, AnsiConverter, convert_text, match_color
+from rekindle.web.processes.ansi import MAX_LINE_CHARS, AnsiConverter, convert_text, match_color
 
 ALLOWED = re.compile(r'<span class="(?:a-[a-z-]+ ?)+">|</span>')
 

@@ -17,7 +17,7 @@ from rekindle.experiments.experiment import (
     normalize_shares,
 )
 from rekindle.store import Store
-from rekindle.web.reports import computed
+from rekindle.web import computed
 from rekindle.web.reports.experiments import ExperimentView, compute_decision
 from tests.unit.web.conftest import WebClient, build_client
 from tests.unit.web.judged_sessions import MONDAY, add_session

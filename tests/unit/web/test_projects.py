@@ -18,8 +18,8 @@ from rekindle.learning.notes.replay_figures import load_replay, save_replay
 from rekindle.projects import KnownProjects
 from rekindle.store import Store
 from rekindle.types import Tokens
-from rekindle.web.projects.addresses import build_project_url
-from rekindle.web.projects.addresses import find_project as find_by_address
+from rekindle.web.addresses import build_project_url
+from rekindle.web.addresses import find_project as find_by_address
 from rekindle.web.projects.note_text import mark_code
 from tests.unit.web.conftest import WebClient, build_client
 from tests.unit.web.histories import FOLDER, HOSTILE, PROJECT, tell, tell_history

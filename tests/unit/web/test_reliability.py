@@ -16,7 +16,8 @@ from rekindle.analytics.reliability.summary import CallChoice, summarize_calls
 from rekindle.learning.notes.call_index import build_call_index, get_local_day
 from rekindle.learning.verdicts.judged_sessions import iter_judged_sessions
 from rekindle.store import Store
-from rekindle.web.reports import computed, reliability
+from rekindle.web import computed
+from rekindle.web.reports import reliability
 from tests.unit.web.conftest import WebClient, build_client
 from tests.unit.web.judged_sessions import MONDAY, WEEK, add_history, add_session
 from tests.waiting import PATIENCE

@@ -129,7 +129,7 @@ def test_sub_agents_stand_with_the_session_that_started_them(
     assert "+1 sub-agent" in client.get("/sessions").text
     text = client.get("/sessions?q=needle").text
     assert list_ids(text) == ["top"]
-    assert 'href="/sessions/inner#m0"' in text
+    assert 'href="/sessions/inner?at=0#m0"' in text
 
 
 def test_every_session_is_on_one_page_even_if_all_were_active_at_once(
@@ -183,7 +183,7 @@ def test_a_search_finds_titles_and_messages_and_links_to_the_message(
     text = client.get("/sessions?q=needle").text
     assert list_ids(text) == ["named", "told"]
     assert "Deploy the <mark>needle</mark>" in text
-    assert 'href="/sessions/told#m1"' in text
+    assert 'href="/sessions/told?at=1#m1"' in text
     assert "a <mark>needle</mark> in a &lt;b&gt;haystack" in text
     assert text.count('class="hits"') == 1
     assert fetch_ids(client, "?q=needle&agent=codex") == []

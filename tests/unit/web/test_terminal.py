@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from rekindle.web.terminal import MAX_COLUMNS, MAX_ROWS, TerminalScreen
+from rekindle.web.processes.terminal import MAX_COLUMNS, MAX_ROWS, TerminalScreen
 
 ALLOWED = re.compile(r'<span class="(?:a-[a-z-]+ ?|cursor)+">|</span>')
 

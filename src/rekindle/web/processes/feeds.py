@@ -14,11 +14,11 @@ from rekindle.processes.from_config import create_client
 from rekindle.processes.operations import Processes
 from rekindle.processes.types import RING_SIZE, Process
 from rekindle.web.context import get_context
-from rekindle.web.terminal import MAX_COLUMNS, MAX_ROWS, MIN_COLUMNS, MIN_ROWS
 
 from .feed import OutputFeed
 from .listing import LastLines
 from .output_views import LogView, ScreenView
+from .terminal import MAX_COLUMNS, MAX_ROWS, MIN_COLUMNS, MIN_ROWS
 
 ViewKind = Literal["log", "terminal"]
 LOG_PAUSE, TERMINAL_PAUSE = 0.1, 0.03  # seconds between changes of a page

@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rekindle.web.ansi import AnsiConverter
-from rekindle.web.terminal import TerminalScreen
+from .ansi import AnsiConverter
+from .terminal import TerminalScreen
 
 MAX_LOG_LINES = 1000  # that a page gets at first; it may collect more
 LINES_ID, REST_ID = "log-lines", "log-rest"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rekindle.pages.plots import render_sparkline
 from rekindle.projects import shorten_project
+from rekindle.web.addresses import build_project_url, build_session_url
 
-from .addresses import build_project_url, build_session_url
 from .note_text import KIND_NAMES, format_day, mark_code
 
 PAGE_TOOLS = {

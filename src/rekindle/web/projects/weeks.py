@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from rekindle.analytics.overview.overview import GroupRow
 from rekindle.pages.plots import PlotPoint, Svg, format_amount, render_bars, render_line
-
-from .addresses import build_list_url
+from rekindle.web.addresses import build_list_url
 
 MAX_WEEKS = 26
 

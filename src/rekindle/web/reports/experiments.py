@@ -45,9 +45,9 @@ from rekindle.pages.plots import (
 )
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
+from rekindle.web.computed import ComputedValue, ComputedValues, Report
 from rekindle.web.context import get_context
 
-from .computed import ComputedValue, ComputedValues, Report
 from .reliability_plots import describe_rate, format_interval, format_rate
 
 MAX_EXPERIMENTS = 30

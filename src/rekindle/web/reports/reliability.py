@@ -26,9 +26,8 @@ from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.learning.notes.session_facts import MAX_PROJECTS, load_project_failures
 from rekindle.projects import KnownProjects
 from rekindle.store.store_executor import StoreExecutor
+from rekindle.web.computed import ComputedValue, ComputedValues, Report
 from rekindle.web.context import get_context
-
-from .computed import ComputedValue, ComputedValues, Report
 
 PERIODS = {"7d": 7, "30d": 30, "90d": 90, "1y": 365}  # days
 FIELDS = ("project", "agent", "model", "tool", "command", "week", "position", "since")

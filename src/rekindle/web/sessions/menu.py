@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from rekindle.coding_agents.resume import build_resume_command, quote_word
 from rekindle.config import Config
@@ -12,6 +12,7 @@ from rekindle.errors import InvalidInput, RekindleError
 from rekindle.pages.text import get_display_name
 from rekindle.store import Store
 from rekindle.types import Session
+from rekindle.web.addresses import build_session_url
 
 MAX_TITLE_CHARS = 500
 _DONE_FIELDS = ("did", "to")
@@ -31,13 +32,6 @@ class SessionMenu(NamedTuple):
     @property
     def url(self) -> str:
         return build_session_url(self.session.id)
-
-
-def build_session_url(id: str, position: int | None = None) -> str:
-    """Return the address of a session's page, or of a message on it."""
-    return f"/sessions/{quote(id, safe='', errors='replace')}" + (
-        "" if position is None else f"#m{position}"
-    )
 
 
 def load_menu(store: Store, session: Session, config: Config, now: float) -> SessionMenu:

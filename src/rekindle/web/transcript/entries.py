@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import NamedTuple
-from urllib.parse import quote
 
 from rekindle.store import Store
 from rekindle.store.excerpts import Excerpt
@@ -24,6 +23,7 @@ from rekindle.transcripts.export.common import (
 from rekindle.transcripts.export.subagents import AgentLinks, AgentRun, PageLinks
 from rekindle.transcripts.export.turns import Block, BlockRenderer, fold_quiet
 from rekindle.types import Message, Session, ToolCall
+from rekindle.web.addresses import build_session_url
 from rekindle.web.rendering import format_moment
 
 PAGE_MESSAGES = 120
@@ -49,18 +49,13 @@ class PageChange(NamedTuple):
     html: str
 
 
-def build_address(session_id: str) -> str:
-    """Return the path of a session's page."""
-    return f"/sessions/{quote(session_id, safe='', errors='replace')}"
-
-
 class EntryLinks(PageLinks):
     """The links of a session's page; `prefix` keeps the ids of sub-agents on the same page apart."""
 
     def __init__(
         self, session: Session, excerpts: Iterable[Excerpt], agents: Sequence[Session], prefix: str
     ) -> None:
-        self.address = build_address(session.id)
+        self.address = build_session_url(session.id)
         self.prefix = prefix
         self._omitted = {one.message.position: one.omitted for one in excerpts if one.omitted}
         self._agents = AgentLinks([AgentRun(one, tuple) for one in agents[:_MAX_AGENTS]])
@@ -92,7 +87,7 @@ class EntryLinks(PageLinks):
 def render_agent(session: Session) -> str:
     """Render a sub-agent: a fold that is filled when it is opened, and a link to its own page."""
     title = escape(clean_text(format_title(session)))
-    address = escape(build_address(session.id))
+    address = escape(build_session_url(session.id))
     kind = escape(clean_text(session.sub_agent or "agent")) if session.sub_agent != "agent" else ""
     label = f'<span class="label">{kind}</span>' if kind else ""
     count = f'<span class="label">{session.message_count:,} messages</span>'

@@ -13,10 +13,10 @@ from rekindle.learning.verdicts.session_outcomes import load_outcome
 from rekindle.store import Store
 from rekindle.transcripts.export.common import format_cost, format_duration
 from rekindle.types import QUARTER_SECONDS, Session, SessionOutcome, UsageEntry
+from rekindle.web.addresses import build_session_url
 from rekindle.web.projects.summary import load_prices
 from rekindle.web.rendering import format_number
 
-from .entries import build_address
 from .outline import Outline
 from .turn_usage import TurnUsage, compute_cost, sum_turns
 
@@ -74,7 +74,7 @@ def load_facts(
     forks: dict[int, list[Relative]] = {}
     for one in others:
         if one.forked_at is not None:
-            relative = Relative("Fork", names[one.id], build_address(one.id))
+            relative = Relative("Fork", names[one.id], build_session_url(one.id))
             forks.setdefault(one.forked_at, []).append(relative)
     project = session.project or session.repository or session.cwd
     return HeadFacts(
@@ -121,14 +121,14 @@ def _list_origin(
     else:
         relation, detail = "Continues", "after a compression"
     at = f"?at={session.forked_at}#m{session.forked_at}" if session.forked_at is not None else ""
-    yield Relative(relation, names[parent.id], f"{build_address(parent.id)}{at}", detail)
+    yield Relative(relation, names[parent.id], f"{build_session_url(parent.id)}{at}", detail)
 
 
 def _list_children(
     session: Session, children: Sequence[Session], names: Mapping[str, str]
 ) -> Iterator[Relative]:
     for one in children:
-        address = build_address(one.id)
+        address = build_session_url(one.id)
         if one.forked_at is not None:
             yield Relative("Fork", names[one.id], address, f"from message {one.forked_at}")
         else:

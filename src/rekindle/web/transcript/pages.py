@@ -14,9 +14,10 @@ from rekindle.learning.verdicts.judged_sessions import RULES_VERSION
 from rekindle.store import Store
 from rekindle.transcripts.export.common import replace_surrogates
 from rekindle.types import Session
+from rekindle.web.addresses import build_session_url
 from rekindle.web.projects.summary import load_prices
 
-from .entries import PAGE_MESSAGES, EntryRenderer, build_address, load_range
+from .entries import PAGE_MESSAGES, EntryRenderer, load_range
 from .facts import HeadFacts, TurnNotes, load_facts
 from .outline import Outline, OutlineCache
 
@@ -100,7 +101,7 @@ class PageBuilder:
         part = self._build_part(session, facts, outline, query, -1 if last is None else last)
         return TranscriptPage(
             session=session,
-            address=build_address(session.id),
+            address=build_session_url(session.id),
             facts=facts,
             outline=outline,
             part=part,
@@ -149,7 +150,7 @@ class PageBuilder:
         found = load_range(self._store, session.id, after, PAGE_MESSAGES, until)
         renderer = self.make_renderer(session, facts, outline, inline=query.inline)
         html = Markup(replace_surrogates(renderer.render_range(found)))
-        address, suffix = build_address(session.id), "&inline=1" if query.inline else ""
+        address, suffix = build_session_url(session.id), "&inline=1" if query.inline else ""
         has_later = found.until < until
         goes_back = query.after is None and after >= 0
         earlier = excerpts.find_start(session.id, after + 1, PAGE_MESSAGES) if goes_back else None

@@ -19,8 +19,8 @@ from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.lookup import describe_state, find_process, parse_signal
 from rekindle.processes.operations import Processes
 from rekindle.processes.types import RING_SIZE, Process
-from rekindle.web.ansi import convert_text
 from rekindle.web.context import get_form, render_page
+from rekindle.web.processes.ansi import convert_text
 from rekindle.web.processes.feeds import ViewKind, get_feeds
 from rekindle.web.processes.listing import format_span, list_page
 from rekindle.web.processes.output_views import MAX_LOG_LINES, render_line, render_start

@@ -17,12 +17,12 @@ from rekindle.learning.notes.recall import recall_in_project
 from rekindle.learning.notes.replay_figures import METRIC_TITLES, load_replay
 from rekindle.projects import KnownProjects, shorten_project
 from rekindle.store import Filter
-from rekindle.web.context import WebContext, get_context, get_form, redirect_back, render_page
-from rekindle.web.projects.addresses import (
+from rekindle.web.addresses import (
     build_list_url,
     build_project_url,
     find_project,
 )
+from rekindle.web.context import WebContext, get_context, get_form, redirect_back, render_page
 from rekindle.web.projects.cached import forget_news, get_details, get_project_list
 from rekindle.web.projects.details import list_sessions
 from rekindle.web.projects.page_tools import PAGE_TOOLS

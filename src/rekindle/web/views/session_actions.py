@@ -17,8 +17,9 @@ from rekindle.redaction.redactor import Redactor
 from rekindle.transcripts.export.redact import SessionRedactor
 from rekindle.transcripts.share import share_session
 from rekindle.types import Session, replace_fields
+from rekindle.web.addresses import build_session_url
 from rekindle.web.context import get_context, get_form, redirect_back, render_page
-from rekindle.web.sessions.menu import ACTIONS, add_notice, build_session_url, load_menu
+from rekindle.web.sessions.menu import ACTIONS, add_notice, load_menu
 from rekindle.web.sessions.state import get_list_state
 
 PICKED = "pick."  # fields of the sessions that are picked in the list

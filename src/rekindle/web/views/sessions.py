@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rekindle.web.addresses import build_session_url
 from rekindle.web.context import get_context, render_page
 from rekindle.web.sessions.filters import (
     OUTCOMES,
@@ -14,7 +15,7 @@ from rekindle.web.sessions.filters import (
     parse_cursor,
     read_filters,
 )
-from rekindle.web.sessions.menu import build_session_url, load_notice, remove_notice
+from rekindle.web.sessions.menu import load_notice, remove_notice
 from rekindle.web.sessions.rows import ListChoices
 from rekindle.web.sessions.state import get_list_state
 

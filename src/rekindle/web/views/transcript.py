@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.types import Message
+from rekindle.web.addresses import build_session_url
 from rekindle.web.changes import get_changes
 from rekindle.web.context import get_context, render_page
 from rekindle.web.sessions.menu import load_notice, remove_notice
 from rekindle.web.transcript import raw_message
-from rekindle.web.transcript.entries import build_address
 from rekindle.web.transcript.live import LiveTranscripts
 from rekindle.web.transcript.outline import KINDS
 from rekindle.web.transcript.pages import LISTED_PROMPTS, PageBuilder, parse_query
@@ -62,7 +62,7 @@ async def find_place(request: Request) -> Response:
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"position": position})
     at = "" if position is None else f"?at={position}#m{position}"
-    return RedirectResponse(f"{build_address(session_id)}{at}", 303)
+    return RedirectResponse(f"{build_session_url(session_id)}{at}", 303)
 
 
 async def stream_events(request: Request) -> Response:
@@ -86,7 +86,7 @@ async def show_message(request: Request) -> Response:
     text, fields = message.text, await context.run(raw_message.format_json, message)
     values = {
         "session": session,
-        "address": build_address(session.id),
+        "address": build_session_url(session.id),
         "message": message,
         "position": position,
         "text": text[: raw_message.SHOWN_CHARS],

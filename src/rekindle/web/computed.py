@@ -20,6 +20,7 @@ T = TypeVar("T")
 Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 
 WAIT_SECONDS = 0.4  # that a request waits for a value that is not there yet
+OUTDATED_SECONDS = 600.0  # then it waits for a new one, too
 MIN_REST_SECONDS = 10.0
 REST_FACTOR = 20.0  # a value is kept for this many times the time it took
 MAX_VALUES = 40
@@ -90,17 +91,19 @@ class ComputedValues:
         *,
         stamp: Hashable = None,
         wait: float | None = None,
+        rest: float | None = None,
     ) -> ComputedValue[T]:
         """Return what is known under a key, and compute it if it is missing or old.
 
-        With another `stamp`, what the value was computed from has changed: it is old at once.
+        With another `stamp`, what the value was computed from has changed: it is old at once. `wait`
+        limits how long a request waits, `rest` is the least time until it is computed again.
         """
         entry = self._entries.setdefault(key, _Entry())
         self._entries.move_to_end(key)
-        if entry.task is None and self._is_old(entry, stamp):
+        if entry.task is None and self._is_old(entry, stamp, rest):
             entry.task = asyncio.create_task(self._compute(entry, compute, stamp))
             self._forget_oldest()
-        if entry.task is not None and (entry.value is None or not entry.is_current(stamp)):
+        if entry.task is not None and (self._is_outdated(entry) or not entry.is_current(stamp)):
             await asyncio.wait({entry.task}, timeout=WAIT_SECONDS if wait is None else wait)
         return cast(ComputedValue[T], entry.describe())
 
@@ -109,11 +112,14 @@ class ComputedValues:
         if (entry := self._entries.get(key)) is not None:
             entry.changes += 1
 
-    def _is_old(self, entry: _Entry, stamp: Hashable) -> bool:
+    def _is_outdated(self, entry: _Entry) -> bool:
+        return entry.time is None or self._clock() - entry.time > OUTDATED_SECONDS
+
+    def _is_old(self, entry: _Entry, stamp: Hashable, rest: float | None) -> bool:
         if entry.tried is None or not entry.is_current(stamp):
             return True
-        rest = max(MIN_REST_SECONDS, REST_FACTOR * entry.seconds)
-        return not 0 <= self._clock() - entry.tried < rest
+        least = MIN_REST_SECONDS if rest is None else rest
+        return not 0 <= self._clock() - entry.tried < max(least, REST_FACTOR * entry.seconds)
 
     async def _compute(
         self, entry: _Entry, compute: Callable[[Report], Any], stamp: Hashable
