@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rekindle import __version__
+from rekindle.json_fields import as_object
 
 from .attributes import encode_attributes
 
@@ -145,7 +146,7 @@ def decode_answer(data: bytes, *, is_json: bool) -> PartialSuccess:
 
 
 def _decode_json_answer(data: bytes) -> PartialSuccess:
-    partial = json.loads(data).get("partialSuccess") or {} if data.strip() else {}
+    partial = as_object(as_object(json.loads(data or b"{}")).get("partialSuccess"))
     return PartialSuccess(
         int(partial.get("rejectedSpans", 0)), str(partial.get("errorMessage", ""))
     )

@@ -179,5 +179,6 @@ class SessionSender:
 
 
 def _is_over(session: Session, rest_seconds: float | None) -> bool:
-    is_ended = rest_seconds is None or session.ended is not None
-    return is_ended or time.time() - session.last_active > rest_seconds
+    if rest_seconds is None or session.ended is not None:
+        return True
+    return time.time() - session.last_active > rest_seconds

@@ -7,7 +7,7 @@ and `meta`, and the fields that the convention cannot express.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from rekindle.errors import InvalidInput
 from rekindle.json_fields import JsonObject, as_number, as_object, as_objects, get_text
@@ -105,9 +105,7 @@ def _apply_extra(parsed: Message, extra: JsonObject) -> Message | None:
 
 
 def _parse_calls(value: object) -> Iterator[ToolCall]:
-    for call in value if isinstance(value, list) else ():  # pyright: ignore[reportUnknownVariableType]
-        match call:
-            case [str(id), str(name), str() | dict() as arguments]:
-                yield ToolCall(id, name, arguments)  # pyright: ignore[reportUnknownArgumentType]
-            case _:
-                pass
+    for call in cast("list[Any]", value) if isinstance(value, list) else ():
+        if isinstance(call, list) and len(cast("list[Any]", call)) == 3:
+            id, name, arguments = cast("list[Any]", call)
+            yield ToolCall(id, name, arguments)
