@@ -99,11 +99,11 @@ class Collector:
         if 200 <= answer.status < 300:
             partial = decode_answer(answer.body, is_json=is_json)
             rejected = min(max(0, partial.rejected), len(spans))
-            return SendReport(len(spans) - rejected, rejected, _shorten(partial.message))
+            return SendReport(len(spans) - rejected, rejected, _shorten_text(partial.message))
         if answer.status not in _TOO_MUCH:
-            raise CollectorError(f"{self.address}: {_describe(answer)}")
+            raise CollectorError(f"{self.address}: {_describe_answer(answer)}")
         if len(spans) == 1:
-            return SendReport(0, 1, _describe(answer))
+            return SendReport(0, 1, _describe_answer(answer))
         middle = len(spans) // 2
         return self.send(spans[:middle], wait).add(self.send(spans[middle:], wait))
 
@@ -118,7 +118,9 @@ class Collector:
                 return answer
             pause = min(answer.retry_after or 0.0, _MAX_RETRY_AFTER)
             pause = pause or delay * random.uniform(0.8, 1.2)
-            self.report_retry(f"{self.address}: {_describe(answer)} Trying again in {pause:.0f} s.")
+            self.report_retry(
+                f"{self.address}: {_describe_answer(answer)} Trying again in {pause:.0f} s."
+            )
             if wait(pause):
                 return answer
             delay, attempt = min(2 * delay, _MAX_DELAY), attempt + 1
@@ -250,7 +252,7 @@ def _parse_seconds(text: str | None) -> float | None:
     return seconds if 0 < seconds < 1e9 else None
 
 
-def _describe(answer: _Answer) -> str:
+def _describe_answer(answer: _Answer) -> str:
     if not answer.status:
         return answer.problem
     meaning = {
@@ -265,5 +267,5 @@ def _describe(answer: _Answer) -> str:
     return f"{meaning} (HTTP {answer.status})."
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return " ".join(text.split())[:200]

@@ -48,20 +48,24 @@ def encode_json(request: Mapping[str, Any]) -> bytes:
 
 def encode_protobuf(request: Mapping[str, Any]) -> bytes:
     """Return a request as protobuf."""
-    return b"".join(_field(1, _encode_resource_spans(one)) for one in request["resourceSpans"])
+    return b"".join(
+        _encode_field(1, _encode_resource_spans(one)) for one in request["resourceSpans"]
+    )
 
 
 def _encode_resource_spans(group: Mapping[str, Any]) -> bytes:
     resource = _encode_attributes(1, group["resource"]["attributes"])
-    scopes = b"".join(_field(2, _encode_scope_spans(one)) for one in group["scopeSpans"])
-    return _field(1, resource) + scopes
+    scopes = b"".join(_encode_field(2, _encode_scope_spans(one)) for one in group["scopeSpans"])
+    return _encode_field(1, resource) + scopes
 
 
 def _encode_scope_spans(group: Mapping[str, Any]) -> bytes:
-    scope = _field(1, group["scope"]["name"].encode()) + _field(
+    scope = _encode_field(1, group["scope"]["name"].encode()) + _encode_field(
         2, group["scope"]["version"].encode()
     )
-    return _field(1, scope) + b"".join(_field(2, _encode_span(span)) for span in group["spans"])
+    return _encode_field(1, scope) + b"".join(
+        _encode_field(2, _encode_span(span)) for span in group["spans"]
+    )
 
 
 def _encode_span(span: Mapping[str, Any]) -> bytes:
@@ -69,22 +73,25 @@ def _encode_span(span: Mapping[str, Any]) -> bytes:
     status: Mapping[str, Any] = span["status"]
     return b"".join(
         (
-            _field(1, bytes.fromhex(span["traceId"])),
-            _field(2, bytes.fromhex(span["spanId"])),
-            _field(4, bytes.fromhex(parent)) if parent else b"",
-            _field(5, span["name"].encode()),
-            _number(6, span["kind"]),
-            _fixed(7, int(span["startTimeUnixNano"])),
-            _fixed(8, int(span["endTimeUnixNano"])),
+            _encode_field(1, bytes.fromhex(span["traceId"])),
+            _encode_field(2, bytes.fromhex(span["spanId"])),
+            _encode_field(4, bytes.fromhex(parent)) if parent else b"",
+            _encode_field(5, span["name"].encode()),
+            _encode_number(6, span["kind"]),
+            _encode_fixed(7, int(span["startTimeUnixNano"])),
+            _encode_fixed(8, int(span["endTimeUnixNano"])),
             _encode_attributes(9, span["attributes"]),
-            _field(15, _number(3, status["code"])) if status else b"",
+            _encode_field(15, _encode_number(3, status["code"]) if status else b""),
         )
     )
 
 
 def _encode_attributes(number: int, attributes: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(
-        _field(number, _field(1, one["key"].encode()) + _field(2, _encode_value(one["value"])))
+        _encode_field(
+            number,
+            _encode_field(1, one["key"].encode()) + _encode_field(2, _encode_value(one["value"])),
+        )
         for one in attributes
     )
 
@@ -92,29 +99,31 @@ def _encode_attributes(number: int, attributes: Iterable[Mapping[str, Any]]) -> 
 def _encode_value(value: Mapping[str, Any]) -> bytes:
     ((kind, inner),) = value.items()
     if kind == "stringValue":
-        return _field(1, inner.encode())
+        return _encode_field(1, inner.encode())
     if kind == "boolValue":
-        return _number(2, int(inner))
+        return _encode_number(2, int(inner))
     if kind == "intValue":
-        return _number(3, int(inner))
+        return _encode_number(3, int(inner))
     if kind == "doubleValue":
-        return _tag(4, _FIXED64) + struct.pack("<d", inner)
-    return _field(5, b"".join(_field(1, _encode_value(one)) for one in inner["values"]))
+        return _encode_tag(4, _FIXED64) + struct.pack("<d", inner)
+    return _encode_field(
+        5, b"".join(_encode_field(1, _encode_value(one)) for one in inner["values"])
+    )
 
 
-def _field(number: int, data: bytes) -> bytes:
-    return _tag(number, _BYTES) + _encode_varint(len(data)) + data
+def _encode_field(number: int, data: bytes) -> bytes:
+    return _encode_tag(number, _BYTES) + _encode_varint(len(data)) + data
 
 
-def _number(number: int, value: int) -> bytes:
-    return _tag(number, _VARINT) + _encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+def _encode_number(number: int, value: int) -> bytes:
+    return _encode_tag(number, _VARINT) + _encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _fixed(number: int, value: int) -> bytes:
-    return _tag(number, _FIXED64) + struct.pack("<Q", value & 0xFFFF_FFFF_FFFF_FFFF)
+def _encode_fixed(number: int, value: int) -> bytes:
+    return _encode_tag(number, _FIXED64) + struct.pack("<Q", value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _tag(number: int, kind: int) -> bytes:
+def _encode_tag(number: int, kind: int) -> bytes:
     return _encode_varint(number << 3 | kind)
 
 

@@ -79,7 +79,7 @@ class SessionSender:
         The last turn of a session counts as over; with `rest_seconds`, only if the session has ended
         or had no message for so long.
         """
-        report = self._resend_plan()
+        report = self._send_plan_again()
         batch = _SpanBatch()
         for session in sessions:
             is_over = _is_over(session, rest_seconds)
@@ -123,7 +123,7 @@ class SessionSender:
         self.progress.finish_plan()
         return report
 
-    def _resend_plan(self) -> SendReport:
+    def _send_plan_again(self) -> SendReport:
         """Send again what may not have arrived, exactly as it was."""
         plan = self.progress.plan
         if not plan:

@@ -101,12 +101,20 @@ def build_spans(
 
 
 def _find_turns(messages: Iterable[Message]) -> Iterator[tuple[Message, bool, bool]]:
-    """Yield each message, whether a turn starts with it, and whether it is the turn's first answer."""
+    """Yield each message, whether a turn starts with it, and whether it is the turn's first answer.
+
+    What a user says while calls of the answer are under way belongs to the turn.
+    """
     has_answer = False
+    open_calls: set[str] = set()
     for message in _number_messages(messages):
-        starts_turn = has_answer and message.role == "user"
+        starts_turn = has_answer and message.role == "user" and not open_calls
         is_first_answer = message.role == "assistant" and not has_answer
         has_answer = is_first_answer or (has_answer and not starts_turn)
+        if message.role == "assistant":
+            open_calls = {call.id for call in message.tool_calls}
+        elif message.role == "tool":
+            open_calls.discard(message.tool_call_id or "")
         yield message, starts_turn, is_first_answer
 
 

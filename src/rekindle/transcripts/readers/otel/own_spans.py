@@ -47,7 +47,7 @@ def read_own_messages(span: OtelSpan) -> Iterator[tuple[int, Message]]:
     """Yield the messages of a span with their positions; some were in earlier spans too."""
     attributes = span.attributes
     for name in ("gen_ai.input.messages", "rekindle.messages", "gen_ai.output.messages"):
-        for raw in as_objects(_decode(attributes.get(name))):
+        for raw in as_objects(_decode_text(attributes.get(name))):
             if name == "rekindle.messages" and "parts" not in raw:
                 raw = {**raw, "parts": [_build_result_part(attributes)]}
             yield from _restore_message(raw)
@@ -61,7 +61,7 @@ def _build_result_part(attributes: JsonObject) -> JsonObject:
     }
 
 
-def _decode(value: object) -> Any:
+def _decode_text(value: object) -> Any:
     try:
         return (
             decode_json(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else None
