@@ -23,15 +23,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
+from rekindle.transcripts.otlp.collector import Collector, CollectorSettings
 from rekindle.transcripts.otlp.encoding import (
     SpanResource,
     build_request,
     decode_answer,
-    encode_json,
     encode_protobuf,
 )
 from rekindle.transcripts.otlp.spans import build_spans
-from tests.unit.transcripts.otlp.collectors import get_attributes
+from tests.unit.transcripts.otlp.collectors import get_attributes, run_collector
 from tests.unit.transcripts.otlp.test_spans import CHAT, SESSION
 
 RESOURCE = SpanResource({"service.name": "rekindle"})
@@ -68,17 +68,33 @@ def request_message(spans: list[dict[str, Any]]) -> ExportTraceServiceRequest:
     return message
 
 
-def test_json_is_that_of_the_protocol(
-    spans: list[dict[str, Any]], request_message: ExportTraceServiceRequest
+@pytest.mark.parametrize("is_json", [True, False], ids=["json", "protobuf"])
+def test_a_collector_receives_what_the_protocol_describes(
+    spans: list[dict[str, Any]], request_message: ExportTraceServiceRequest, is_json: bool
 ) -> None:
-    # OTLP writes ids in hex where protobuf's own JSON has base64.
-    fields = json.loads(encode_json(build_request(spans, RESOURCE)))
+    settings = CollectorSettings(is_json=is_json, is_gzip=True, resource=RESOURCE)
+    with run_collector() as server:
+        report = Collector(f"{server.url}/v1/traces", settings=settings).send(spans, lambda _: True)
+        (request,) = server.requests
+    assert report == (len(spans), 0, "")
+    assert request.headers["content-encoding"] == "gzip"
+    received = ExportTraceServiceRequest()
+    if is_json:
+        assert request.headers["content-type"] == "application/json"
+        json_format.ParseDict(decode_ids(json.loads(request.body)), received)
+    else:
+        assert request.headers["content-type"] == "application/x-protobuf"
+        received.ParseFromString(request.body)
+    assert received == request_message
+
+
+def decode_ids(fields: dict[str, Any]) -> dict[str, Any]:
+    """OTLP writes ids in hex where protobuf's own JSON has base64."""
     for span in fields["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         for name in ("traceId", "spanId", "parentSpanId"):
             if name in span:
                 span[name] = b64encode(bytes.fromhex(span[name])).decode()
-    parsed = json_format.ParseDict(fields, ExportTraceServiceRequest())
-    assert parsed == request_message
+    return fields
 
 
 def test_protobuf_has_every_span(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +24,7 @@ from rekindle.cli.store_access import load_settings, open_for_reading
 from rekindle.config import get_home_and_env
 from rekindle.errors import CollectorError
 
-from .transfer import create_session_redactor, iter_sessions, print_removed
+from .transfer import build_filter, create_session_redactor, iter_pages, print_removed
 
 if TYPE_CHECKING:
     from rekindle.store import Store
@@ -80,32 +80,33 @@ def send_sessions(
         SendProgress(load_settings().home / "otlp", collector.address) as progress,
     ):
         sender = SessionSender(store, collector, progress, redactor, stop.wait)
+        find_sessions = _create_finder(store, what or [])
         if follow:
             _stop_at_signal(stop)
             try:
-                sender.follow(
-                    lambda is_sweep: _find_sessions(store, what or [], is_sweep),
-                    printer.show,
-                    print_notice,
-                )
+                sender.follow(find_sessions, printer.show, print_notice)
             except CollectorError:
                 if not stop.is_set():  # else it was interrupted; the next start sends the rest
                     raise
             return
         with show_progress("Sending"):
-            report = sender.send_new(_find_sessions(store, what or [], is_sweep=True))
+            report = sender.send_new(find_sessions(True))
     printer.show(report)
     print_removed(redactor.count_removed())
     if report.rejected:
         raise typer.Exit(1)
 
 
-def _find_sessions(store: Store, what: list[str], is_sweep: bool) -> Iterable[Session]:
-    """Return the sessions that were asked for; unless it `is_sweep`, only the latest of them."""
+def _create_finder(store: Store, what: list[str]) -> Callable[[bool], Iterable[Session]]:
+    """Return a function that finds what was asked for: all of it, or only the latest sessions."""
     if what and not is_filter(what):
-        return [store.resolve(" ".join(what))]
-    sessions = iter_sessions(store, what)
-    return sessions if is_sweep else (one for one, _ in zip(sessions, range(_LATEST), strict=False))
+        id = store.resolve(" ".join(what)).id
+        return lambda is_sweep: [store.session(id)]
+    # Once: `since=1h` counts from the start of the command.
+    where = build_filter(store, what)
+    return lambda is_sweep: (
+        iter_pages(store, where) if is_sweep else store.recent(_LATEST, where=where)
+    )
 
 
 def _stop_at_signal(stop: threading.Event) -> None:

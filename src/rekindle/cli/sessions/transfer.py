@@ -46,7 +46,7 @@ from rekindle.pages.text import make_file_name
 from .read import iter_messages
 
 if TYPE_CHECKING:
-    from rekindle.store import Store
+    from rekindle.store import Filter, Store
     from rekindle.store.transfer.jsonl import CopyReport
     from rekindle.transcripts.export.redact import SessionRedactor
     from rekindle.types import Message, Session
@@ -155,9 +155,18 @@ def _select_sessions(
 
 def iter_sessions(store: Store, words: list[str], owner: str | None = None) -> Iterator[Session]:
     """Yield all sessions that match a filter, archived ones included unless it says otherwise."""
+    yield from iter_pages(store, build_filter(store, words, owner))
+
+
+def build_filter(store: Store, words: list[str], owner: str | None = None) -> Filter:
+    """Build a filter that matches archived sessions too, unless it says otherwise."""
     has_archived_term = any(term.startswith("archived") for term in words)
     terms = parse_filter(words if has_archived_term else [*words, "archived=any"], owner)
-    where = select_sessions(store, terms).where
+    return select_sessions(store, terms).where
+
+
+def iter_pages(store: Store, where: Filter) -> Iterator[Session]:
+    """Yield all sessions that match, the latest first, page by page."""
     offset = 0
     while page := store.recent(_PAGE_SIZE, offset=offset, where=where):
         yield from page

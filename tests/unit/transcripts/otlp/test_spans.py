@@ -22,6 +22,7 @@ from rekindle.types import (
     Usage,
     make_foreign_message,
     replace_fields,
+    validate_message,
 )
 from tests.unit.transcripts.conftest import CORPUS, messages
 from tests.unit.transcripts.otlp.collectors import get_attributes
@@ -258,3 +259,33 @@ def test_text_that_cannot_be_encoded_is_replaced() -> None:
     lines = "".join(render_session(SESSION, [odd, answer]))
     assert "NaN" not in json.dumps(json.loads(lines)).replace("nan", "")
     lines.encode()
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    extra=st.dictionaries(
+        st.sampled_from(
+            ["position", "time", "id", "meta", "role", "content", "tool_calls", "name", "reasoning"]
+        ),
+        st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers() | st.text()),
+    ),
+    name=st.sampled_from(["gen_ai.input.messages", "rekindle.messages", "gen_ai.output.messages"]),
+)
+def test_a_damaged_span_of_our_own_gives_valid_messages_or_none(
+    extra: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    request = json.loads(next(render_session(SESSION, CHAT[1:3])))
+    for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for one in span["attributes"]:
+            if one["key"] == name:
+                raw = [{"role": "user", "parts": [], "rekindle": extra}, extra]
+                one["value"] = {"stringValue": json.dumps(raw)}
+    file = tmp_path / "spans.jsonl"
+    file.write_text(json.dumps(request))
+    for one in messages(read_transcript(file)):
+        assert validate_message(one) is one
