@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tests.ports import find_port
 from tests.servers import Missing
 from tests.waiting import PATIENCE
 
@@ -41,7 +42,7 @@ class Sshd:
             raise Missing("there is no sshd: install the Debian package openssh-server")
         self._program = program
         self.home = Path(tempfile.mkdtemp(prefix="rekindle-ssh-"))
-        self.port = _free_port()
+        self.port = find_port()
         self._folder = self.home / ".ssh"
         self._folder.mkdir(mode=0o700)
         for name in ("host", "id_ed25519"):
@@ -245,12 +246,6 @@ async def _modal_exec(*argv: str, secrets: list[Mapping[str, str]], text: bool) 
             cast(Any, process)._transport.close()
 
     return SimpleNamespace(stdout=pieces(), wait=SimpleNamespace(aio=process.wait))
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def _answers(port: int) -> bool:

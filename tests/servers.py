@@ -9,7 +9,6 @@ import pickle
 import pwd
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rekindle import open_store
+from tests.ports import find_port
 
 
 class Missing(Exception):
@@ -29,7 +29,7 @@ class Postgres:
     def __init__(self) -> None:
         self._bin = _postgres_binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=find_quick_folder()))
-        self.port = _free_port()
+        self.port = find_port()
         self._databases = 0
         self._store: str | None = None
         if os.geteuid() == 0:  # the server refuses to run as root
@@ -163,9 +163,3 @@ def find_quick_folder() -> Path | None:
     """Memory, where there is plenty: for tests that make databases by the hundred."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -19,6 +19,7 @@
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
     ├── PlatformError               a chat network rejected a request, or cannot be reached
+    ├── CollectorError              an OpenTelemetry collector refused spans, or cannot be reached
     ├── ConfigChanged               another program changed a file of an agent meanwhile; try again
     ├── WatchUnavailable            the session folders cannot be watched; says what to do
     ├── ServiceError                the service manager is missing or refused a command
@@ -132,6 +133,10 @@ class PlatformError(RekindleError):
         super().__init__(message)
         self.permanent = permanent
         self.retry_after = retry_after
+
+
+class CollectorError(RekindleError):
+    """An OpenTelemetry collector refused spans, or cannot be reached."""
 
 
 class ConfigChanged(RekindleError):

@@ -18,6 +18,7 @@ from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source, Template, TemplateNote
 from tests import command
 from tests.acceptance.stores import make_store
+from tests.ports import find_port
 from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
@@ -99,9 +100,7 @@ def home(target: str, tmp_path: Path) -> Iterator[Home]:
 @pytest.fixture
 def far() -> Iterator[str]:
     """A server of tools that is reached by its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
     process = subprocess.Popen(
         [command.get_script_runner(), SERVER, "http", str(port)],
         stdout=subprocess.DEVNULL,

@@ -153,7 +153,7 @@ def test_a_chat_leaves_a_command_running_and_the_next_one_sees_how_it_ended(home
     (session,) = home.json("sessions", "list")
     assert one["session"] == session["id"]
     (home.work / "go").touch()
-    assert home.run("wait", one["id"], "--timeout", "20").returncode == 7
+    assert home.run("wait", one["id"], "--timeout", "120").returncode == 7
     done = home.run("chat", "-c", said="look")
     assert "exited with 7" in done.stderr, "what it reports is not the answer"
     (seen,) = json.loads(done.stdout)["processes"]
@@ -213,7 +213,7 @@ def test_the_end_of_a_command_is_told_once_though_the_gateway_is_killed_in_betwe
         process.send_signal(signal.SIGKILL)
         process.wait()
     (home.work / "go").touch()
-    assert home.run("wait", home.process()["id"], "--timeout", "20").returncode == 7
+    assert home.run("wait", home.process()["id"], "--timeout", "120").returncode == 7
     home.server.refuse = PlatformError("not now")
     with home.gateway() as process:  # it has the report, and cannot send it
         wait_until(lambda: home.asked("SELECT 1 FROM outbox WHERE text LIKE '%exited%'") != [])

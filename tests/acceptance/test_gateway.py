@@ -92,6 +92,13 @@ class Place:
     def status(self) -> dict[str, Any]:
         return json.loads(self.run("gateway", "status", "--json").stdout)
 
+    def counts(self, **messages: int) -> None:
+        """Wait for these counts: a message is marked as sent after it can be read."""
+        try:
+            wait_until(lambda: self.status()["messages"] == messages)
+        except TimeoutError:
+            assert self.status()["messages"] == messages
+
     @contextmanager
     def answering(self, who: Source, text: str) -> Iterator[None]:
         """In the midst of the answer to this: it comes after the block at the earliest."""
@@ -122,10 +129,9 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
     with place.gateway() as process:
         place.server.post_message(ADA, "hello")
         place.reads("ada", "You said: hello")
-        told = place.status()
-        (one,) = told["gateways"]
+        place.counts(waiting=0, running=0, unsent=0, undeliverable=0)
+        (one,) = place.status()["gateways"]
         assert (one["status"], one["platforms"], one["pid"]) == ("ok", ["memory"], process.pid)
-        assert told["messages"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 0}
         with urllib.request.urlopen(f"http://127.0.0.1:{one['port']}/health") as page:
             assert json.load(page)["accepted"] == 1
         (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
@@ -264,9 +270,8 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
     with place.gateway() as process:
         place.reads("ada", GIVEN_UP, "You said: after it")
         place.reads("bob", "at last")  # though it was being answered each time
-        told = place.status()
-        assert told["messages"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 1}
-        (given_up,) = told["undeliverable"]
+        place.counts(waiting=0, running=0, unsent=0, undeliverable=1)
+        (given_up,) = place.status()["undeliverable"]
         assert given_up["key"] == "agent:main:memory:dm:ada"
         assert given_up["reason"] == "abandoned: the program crashed 3 times while processing it"
         assert "abandoned: the program crashed 3 times" in place.run("gateway", "status").stdout
@@ -383,6 +388,8 @@ def test_a_stranger_a_guest_a_user_and_an_owner_each_get_what_they_may_have(plac
         count = len(place.server.list_sent(who.chat_id))
         place.server.post_message(who, text)
         wait_until(lambda: len(place.server.list_sent(who.chat_id)) > count)
+        # While an answer is written, its end is still to come.
+        wait_until(lambda: not place.server.list_sent(who.chat_id)[-1].text.endswith("…"))
         return place.server.list_sent(who.chat_id)[-1].text
 
     with place.gateway():

@@ -77,8 +77,10 @@ def test_an_answer_that_a_kill_cut_off_is_given_once(world: Any, tmp_path: Path)
         world.say("still there?")
         with run_gateway(env):
             expected = ["You said: hello", ANSWER, "You said: still there?"]
-            wait_until(lambda: len(world.seen()) >= 3 and world.seen()[-1] == expected[-1])
-            assert world.seen() == expected
+            try:
+                wait_until(lambda: world.seen() == expected)
+            except TimeoutError:
+                assert world.seen() == expected
 
 
 @pytest.mark.networks
@@ -94,12 +96,17 @@ def test_a_revoked_token_is_said_in_one_line_and_shown_by_status(
             process = command.start(["gateway", "run"], env=env, stderr=file)
         try:
             wait_until(lambda: b"does not accept" in log.read_bytes() or process.poll() is not None)
-            status = command.run(["gateway", "status"], env=env, capture_output=True, text=True)
+
+            def run_status() -> subprocess.CompletedProcess[str]:
+                return command.run(["gateway", "status"], env=env, capture_output=True, text=True)
+
+            # The gateway may listen on its platforms before it answers how it is.
+            wait_until(lambda: f"\n  {platform}: " in run_status().stdout)
+            status = run_status()
         finally:
             process.kill()
             process.wait()
     assert status.returncode == 1
-    assert f"\n  {platform}: " in status.stdout
     assert f"rekindle gateway setup {platform}" in status.stdout
     lines = log.read_text().splitlines()
     assert len([line for line in lines if "does not accept" in line]) == 1

@@ -16,6 +16,7 @@ import pytest
 
 from rekindle.testing import ScriptedModel
 from tests import command
+from tests.ports import find_port
 from tests.waiting import PATIENCE, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "irc"
@@ -97,17 +98,12 @@ def _is_open(port: int) -> bool:
     return True
 
 
-def _find_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def test_a_platform_in_one_file_is_installed_set_up_and_talks(plugin: Path, tmp_path: Path) -> None:
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
     env = {**kept, "REKINDLE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(plugin)}
     if "PYTHONPATH" in os.environ:
         env["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
-    port, long_answer = _find_port(), "word " * 300
+    port, long_answer = find_port(), "word " * 300
     turn = {"user": "long", "steps": [{"text": long_answer}]}
 
     def run(*words: str, code: int = 0) -> str:

@@ -181,7 +181,7 @@ def test_a_prompt_at_a_terminal_answers_what_is_sent(home: Home) -> None:
     home.run("send", id, "print(6 * 7, __import__('sys').stdin.isatty())")
     home.until(id, "42 True")
     home.run("send", id, "--eof")
-    assert "exited with 0" in home.run("wait", id, "--timeout", "20")
+    assert "exited with 0" in home.run("wait", id, "--timeout", "120")
 
 
 def test_input_without_a_terminal_reaches_it_until_it_is_closed(home: Home) -> None:

@@ -78,6 +78,7 @@ def test_a_session_is_imported_while_it_grows(rekindle: Rekindle) -> None:
         wait_until(lambda: count_messages(rekindle, "first") == 2)
         append_line(path, 1)
         wait_until(lambda: count_messages(rekindle, "first") == 3)
+        wait_until(lambda: len(running.list_events("import")) == 2)  # written after the store
         imports = running.list_events("import")
         assert [one["messages"] for one in imports] == [2, 1]
         assert imports[1]["paths"] == [str(path)]

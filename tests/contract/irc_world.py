@@ -22,6 +22,7 @@ from rekindle.errors import PlatformError
 from rekindle.platforms import Feature, Platform
 from rekindle.types import Source
 from tests.contract.platform_world import Upload
+from tests.ports import find_port
 from tests.waiting import PATIENCE, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "irc" / "rekindle_irc.py"
@@ -50,8 +51,7 @@ class IrcServer:
             warnings.warn("THE EXAMPLE PLUGIN IS NOT TESTED: there is no ngircd", stacklevel=1)
             pytest.skip("there is no ngircd")
         self._program, self._folder = program, folder
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port: int = probe.getsockname()[1]
+        self.port = find_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, more: str = "") -> None:
@@ -88,6 +88,7 @@ class IrcPerson:
         self.write("USER person 0 * :Person")
         wait_until(lambda: any(" 001 " in line for line in self.lines))
         self.write("JOIN #ops")
+        wait_until(lambda: any(" 366 " in line for line in self.lines))
 
     def write(self, line: str) -> None:
         self._socket.sendall(f"{line}\r\n".encode())
@@ -131,9 +132,14 @@ class Irc:
         return load_example().IrcPlatform(settings, retry_seconds=0.02)
 
     def is_ready(self) -> bool:
-        """Whether the bot came to the channel since the last time it left."""
-        lines = [line for line in [*self.ada.lines] if line.startswith(f":{BOT}!")]
-        return bool(lines) and " JOIN " in [x for x in lines if " PRIVMSG " not in x][-1]
+        """Whether the bot is in the channel: it was there before Ada, or has come since."""
+        is_there = False
+        for line in [*self.ada.lines]:
+            if " 353 " in line:  # who is there
+                is_there = BOT in line.rpartition(":")[2].replace("@", "").split()
+            elif line.startswith(f":{BOT}!") and " PRIVMSG " not in line:
+                is_there = " JOIN " in line
+        return is_there
 
     def say(self, text: str) -> str:
         self.ada.write(f"PRIVMSG {BOT} :{text}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import html
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
@@ -21,6 +20,7 @@ from rekindle.testing.networks.telegram_server import TelegramSent, TelegramServ
 from rekindle.testing.networks.whatsapp_server import WhatsAppServer
 from rekindle.types import Source
 from tests.contract.platform_world import Upload
+from tests.ports import find_port
 from tests.waiting import until
 
 
@@ -364,9 +364,7 @@ class WhatsApp:
     def __init__(self, server: WhatsAppServer, folder: Path) -> None:
         self.chat = Source("whatsapp", "491701", user_id="491701", user_name="Ada")
         self.server, self._folder = server, folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._listen = f"127.0.0.1:{find_port()}"
         server.webhook_url = f"http://{self._listen}/webhook"
 
     def connect(self) -> Platform:

@@ -14,7 +14,7 @@ from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.operations import Processes
 from tests.contract.ways import here
 from tests.processes import OWNER, QUICK, Kept, output_of, runs, sh, supervisor_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 # -- starting
 
@@ -33,7 +33,7 @@ async def test_a_started_process_has_an_id_a_pid_and_runs(kept: Kept) -> None:
 async def test_output_exit_code_and_state_come_back(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, "echo out; echo err >&2; exit 3")
-        waited = await processes.wait(one.id, 20)
+        waited = await processes.wait(one.id, PATIENCE)
         assert (waited.output, waited.timed_out) == ("out\nerr\n", False)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 3)
         assert waited.process.ended
@@ -43,7 +43,7 @@ async def test_output_exit_code_and_state_come_back(kept: Kept) -> None:
 async def test_a_signal_from_elsewhere_is_an_exit_code(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, "kill -9 $$")
-        process = (await processes.wait(one.id, 20)).process
+        process = (await processes.wait(one.id, PATIENCE)).process
         assert (process.state, process.exit_code) == ("exited", 137)
 
 
@@ -55,7 +55,7 @@ async def test_folder_and_environment_are_those_asked_for(kept: Kept, tmp_path: 
         one = await sh(
             processes, 'echo "$SAID" in "$PWD" ${HOME-no home}', cwd=str(tmp_path), env=env
         )
-        assert (await processes.wait(one.id, 20)).output == f"it's\nä in {tmp_path} no home\n"
+        assert (await processes.wait(one.id, PATIENCE)).output == f"it's\nä in {tmp_path} no home\n"
 
 
 @here
@@ -68,7 +68,7 @@ async def test_a_script_that_names_no_interpreter_is_one_for_the_shell(
     script.chmod(0o755)
     async with kept() as processes:
         one = await processes.start([str(script), "one", "a b"], owner=OWNER)
-        waited = await processes.wait(one.id, 20)
+        waited = await processes.wait(one.id, PATIENCE)
         assert (waited.output, waited.process.exit_code) == ("one and a b\n", 3)
 
 
@@ -141,7 +141,7 @@ async def test_each_reader_sees_what_came_since_its_own_last_look(kept: Kept) ->
 async def test_what_no_longer_fits_is_dropped_and_counted(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, r"head -c 1000000 /dev/zero | tr '\0' x; printf end")
-        waited = await processes.wait(one.id, 20)
+        waited = await processes.wait(one.id, PATIENCE)
         assert len(waited.output) == 200 * 1024
         assert waited.output.endswith("xend")
         assert waited.dropped == waited.process.dropped == 1_000_003 - 200 * 1024
@@ -171,7 +171,7 @@ async def _bytes(processes: Processes, id: str, count: int) -> bool:
 async def test_the_log_is_read_by_tail_by_lines_and_behind_a_byte(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, "for i in 1 2 3 4 5; do echo line $i; done")
-        await processes.wait(one.id, 20)
+        await processes.wait(one.id, PATIENCE)
         assert (await processes.read_log(one.id, tail=2)).output == "line 4\nline 5\n"
         assert (await processes.read_log(one.id, offset=1, limit=2)).output == "line 2\nline 3\n"
         first = await processes.read_log(one.id, limit=2)
@@ -185,7 +185,7 @@ async def test_the_log_is_read_by_tail_by_lines_and_behind_a_byte(kept: Kept) ->
 async def test_control_sequences_are_stripped_on_request(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, r"printf '\033[31mred\033[0m 10%%\r20%%\n'")
-        await processes.wait(one.id, 20)
+        await processes.wait(one.id, PATIENCE)
         assert (await processes.read_log(one.id)).output == "20%\n"
         raw = await processes.read_log(one.id, plain=False)
         assert raw.output == "\x1b[31mred\x1b[0m 10%\r20%\n"

@@ -86,7 +86,7 @@ async def test_processes_go_on_when_the_supervisor_is_killed(
             assert (found[cat.id].state, found[cat.id].pid) == ("running", cat.pid)
         await client.submit(cat.id, "still there")
         await output_of(client, cat.id, "still there")
-        waited = await client.wait(one.id, 20)
+        waited = await client.wait(one.id, PATIENCE)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 7)
         assert waited.output == "".join(f"line {i}\n" for i in range(1, 41))
 
@@ -112,7 +112,7 @@ async def test_a_process_that_ended_without_a_supervisor_has_its_exit_code(folde
         kill_supervisor(folder)
         await until(lambda: not alive(one.pid or 0))
         os.kill(keeper, signal.SIGCONT)
-        waited = await client.wait(one.id, 20)
+        waited = await client.wait(one.id, PATIENCE)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 9)
         assert waited.output == "last words\n"
         assert [e.kind for e in await client.fetch_events(wait=5)] == ["end"]
@@ -126,7 +126,7 @@ async def test_the_keeper_starts_a_supervisor_so_that_nobody_stands_still(folder
         one = await sh(client, f'sleep 0.3; exec {sys.executable} -c "{code}"')
         kill_supervisor(folder)
         await until(pids.exists)  # more than a pipe holds, and no client asked
-        assert (await client.wait(one.id, 20)).process.bytes == 500_000
+        assert (await client.wait(one.id, PATIENCE)).process.bytes == 500_000
 
 
 @runs
@@ -137,7 +137,7 @@ async def test_a_dead_keeper_is_replaced(folder: Path) -> None:
         os.kill(first, signal.SIGKILL)
         await until(lambda: _another_holds(folder, first))
         kill_supervisor(folder)
-        waited = await client.wait(one.id, 20)
+        waited = await client.wait(one.id, PATIENCE)
         assert waited.output.count("\n") == 40
         assert waited.process.exit_code == 7
 
@@ -152,7 +152,7 @@ async def test_a_spawner_that_was_killed_is_replaced(folder: Path, which: int) -
         for _ in range(2):
             starts = [client.start(["echo", str(n)], owner=OWNER) for n in range(5)]
             for number, one in enumerate(await asyncio.gather(*starts)):
-                assert (await client.wait(one.id, 20)).output == f"{number}\n"
+                assert (await client.wait(one.id, PATIENCE)).output == f"{number}\n"
         assert (await client.poll(first.id)).process.state == "running"
 
 
@@ -192,10 +192,10 @@ async def test_with_keeper_and_supervisor_killed_a_quiet_process_goes_on(folder:
         found = {p.id: p.state for p in await client.list()}
         assert found[one.id] == "running"
         go.touch()
-        process = (await client.wait(one.id, 20)).process
+        process = (await client.wait(one.id, PATIENCE)).process
         assert (process.state, process.exit_code) == ("exited", 6)
         # What writes into a broken pipe is ended by the kernel; that is told as it is.
-        process = (await client.wait(loud.id, 20)).process
+        process = (await client.wait(loud.id, PATIENCE)).process
         assert process.state in ("exited", "running")
 
 
@@ -229,7 +229,7 @@ async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path)
         os.kill(program.ppid, signal.SIGKILL)
         await until(lambda: not alive(program.ppid))
         await client.submit(one.id, "")
-        process = (await client.wait(one.id, 20)).process
+        process = (await client.wait(one.id, PATIENCE)).process
         assert (process.state, process.exit_code) == ("lost", None)
         assert "exit code was killed" in process.reason
 
@@ -326,7 +326,7 @@ asyncio.run(main())
         await asyncio.to_thread(program.stdout.readline)
         program.kill()
         await asyncio.to_thread(program.wait)
-        waited = await client.wait(id, 20)
+        waited = await client.wait(id, PATIENCE)
         assert waited.process.exit_code == 7
         assert waited.output.count("\n") == 40
 
@@ -393,13 +393,13 @@ async def test_a_supervisor_goes_after_its_last_process_and_the_disk_tells_the_r
 ) -> None:
     async with supervised(folder, linger=0.3) as client:
         one = await sh(client, "echo said; exit 2", watches=[Watch("end")])
-        await client.wait(one.id, 20)
+        await client.wait(one.id, PATIENCE)
         await until(lambda: supervisor_of(folder) is None)
         (found,) = await client.list()
         assert (found.id, found.state, found.exit_code) == (one.id, "exited", 2)
         assert (await client.read_log(one.id)).output == "said\n"
         assert (await client.poll(one.id, reader="new")).output == "said\n"
-        assert (await client.wait(one.id, 5)).process.exit_code == 2
+        assert (await client.wait(one.id, PATIENCE)).process.exit_code == 2
         assert [e.kind for e in await client.fetch_events()] == ["end"]
         assert [chunk.data async for chunk in client.attach(one.id)] == [b"said\n"]
         assert supervisor_of(folder) is None
@@ -423,7 +423,7 @@ async def test_a_full_disk_is_told_and_nothing_is_started(tmp_path: Path) -> Non
             with pytest.raises(JournalUnwritable, match="no space left"):
                 await sh(registry, "sleep 30")
             assert [p.id for p in await registry.list()] == [one.id]
-            process = (await registry.wait(one.id, 20)).process
+            process = (await registry.wait(one.id, PATIENCE)).process
             assert (process.state, process.exit_code) == ("exited", 3)
 
 
@@ -435,7 +435,7 @@ async def test_the_exit_code_is_noted_on_a_disk_that_became_full(tmp_path: Path)
         with pytest.raises(OSError, match="space"):
             (disk / "rest").write_bytes(bytes(1 << 20))
         await registry.submit(one.id, "go")
-        process = (await registry.wait(one.id, 20)).process
+        process = (await registry.wait(one.id, PATIENCE)).process
         assert (process.state, process.exit_code) == ("exited", 3)
         await registry.aclose()
         (disk / "rest").unlink()
@@ -449,7 +449,7 @@ async def test_the_exit_code_is_noted_on_a_disk_that_became_full(tmp_path: Path)
 async def test_a_home_that_can_only_be_read_still_tells(folder: Path, tmp_path: Path) -> None:
     async with supervised(folder, linger=0.2) as client:
         one = await sh(client, "echo said; exit 2")
-        await client.wait(one.id, 20)
+        await client.wait(one.id, PATIENCE)
         await until(lambda: supervisor_of(folder) is None)
     with read_only_view(folder.parent, tmp_path / "view") as view:
         reader = ProcessClient(view / "processes")
@@ -521,11 +521,11 @@ async def test_a_process_of_a_revived_supervisor_is_like_any_other(folder: Path)
     async with supervised(folder) as client:
         stays = await sh(client, "sleep 30")
         first = await sh(client, asked)
-        assert (await client.wait(first.id, 20)).output == here
+        assert (await client.wait(first.id, PATIENCE)).output == here
         kill_supervisor(folder)
         await until(lambda: supervisor_of(folder) is not None)  # started by the keeper
         second = await sh(client, asked)
-        assert (await client.wait(second.id, 20)).output == here
+        assert (await client.wait(second.id, PATIENCE)).output == here
         assert (await client.kill(stays.id)).exit_code == 143
 
 
@@ -544,5 +544,5 @@ async def test_short_names_in_the_environment_arrive_as_they_are(folder: Path) -
     async with embedded(folder) as registry:
         env = {"PATH": os.environ["PATH"], **{name: f"<{name}>" for name in "abcdefgprst"}}
         one = await registry.start(["env"], owner=OWNER, env=env)
-        said = (await registry.wait(one.id, 20)).output.splitlines()
+        said = (await registry.wait(one.id, PATIENCE)).output.splitlines()
         assert {f"{name}=<{name}>" for name in "abcdefgprst"} <= set(said)

@@ -14,7 +14,7 @@ from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.types import Watch
 from tests.contract.ways import elsewhere, lasting, trees
 from tests.processes import NASTY, OWNER, Kept, alive, output_of, python, runs, sh
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 # -- killing
 
@@ -140,7 +140,7 @@ async def test_a_kill_after_the_end_ends_what_was_left_behind(kept: Kept) -> Non
     async with kept() as processes:
         # From elsewhere the last words take a while, if somebody still holds the output open.
         one = await sh(processes, f"sleep 300 {'' if kept.here else '>/dev/null'} & echo $!")
-        waited = await processes.wait(one.id, 20)
+        waited = await processes.wait(one.id, PATIENCE)
         assert waited.process.state == "exited"
         child = int(waited.output)
         assert kept.alive(child)
@@ -168,7 +168,7 @@ async def test_it_outlives_its_keeper_and_is_found_again(
         (found,) = await processes.list()
         assert (found.id, found.state, found.pid) == (one.id, "running", one.pid)
         await processes.submit(one.id, "again")
-        waited = await processes.wait(one.id, 20, reader="x")
+        waited = await processes.wait(one.id, PATIENCE, reader="x")
         assert (waited.output, waited.process.exit_code) == ("two again\n", 5)
         assert [(e.kind, e.note) for e in await processes.fetch_events(wait=20)] == [("end", "n")]
 
@@ -184,6 +184,6 @@ async def test_what_ended_while_nobody_looked_is_told_by_the_next_keeper(kept: K
     assert pid
     await until(lambda: not kept.alive(pid))
     async with kept() as processes:
-        waited = await processes.wait(one.id, 20)
+        waited = await processes.wait(one.id, PATIENCE)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 6)
         assert waited.output == "one\ntwo\n"

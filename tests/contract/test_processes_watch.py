@@ -11,7 +11,7 @@ from rekindle.errors import InvalidInput, NotFound, TooManyProcesses
 from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.types import ProcessEvent, Watch
 from tests.processes import OWNER, QUICK, Kept, output_of, runs, sh
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 # -- owners and limits
 
@@ -81,7 +81,7 @@ async def test_a_finished_process_is_forgotten_some_time_after_its_end(
     async with kept(QUICK._replace(finished=0.4)) as processes:
         long = await sh(processes, "sleep 30")
         short = await sh(processes, "true")
-        await processes.wait(short.id, 20)
+        await processes.wait(short.id, PATIENCE)
 
         async def gone() -> bool:
             return short.id not in [p.id for p in await processes.list()]

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from urllib.parse import urlparse
 import platformdirs
 
 from tests import servers
+from tests.ports import find_port
 from tests.waiting import PATIENCE
 
 # Exact versions: what is tested must not change by itself. Synapse itself asks for psycopg2, which
@@ -109,7 +109,7 @@ class Synapse:
 
     def __init__(self, folder: Path, database: str | None = None) -> None:
         self.folder = folder
-        self.port = _find_port()
+        self.port = find_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._python = install_synapse()
         self._secret = secrets.token_hex(16)
@@ -212,9 +212,3 @@ class Synapse:
             **dict.fromkeys(_LIMITS, high),
             **{name: dict.fromkeys(kinds, high) for name, kinds in _NESTED_LIMITS.items()},
         }
-
-
-def _find_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -237,8 +237,16 @@ def test_progress_is_shown_by_typing_reactions_and_read_markers(matrix: MatrixWo
         (heard,) = await matrix.hear(platform)
         await platform.show_progress(heard.source, said, "working")
         assert reactions() == ["👀"]
-        (typing,) = [event for event in ephemeral() if event["type"] == "m.typing"]
-        assert typing["content"]["user_ids"] == [matrix.bot.id]
+        await until(
+            lambda: (
+                [matrix.bot.id]
+                in [
+                    one["content"].get("user_ids")
+                    for one in ephemeral()
+                    if one["type"] == "m.typing"
+                ]
+            )
+        )
         await platform.show_progress(heard.source, said, "working")
         await platform.show_progress(heard.source, said, "done")
         assert reactions() == ["✅"]

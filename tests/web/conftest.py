@@ -6,18 +6,44 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import command
+from tests.waiting import PATIENCE
 
 VIEWPORTS = {
     "desktop": {"width": 1280, "height": 860},
     "phone": {"width": 390, "height": 844},
 }
+
+
+WAIT = PATIENCE * 1000
+
+
+class PatientBrowser:
+    """The browser, whose pages wait for as long as a busy machine may need."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+
+    def new_context(self, **options: Any) -> Any:
+        context = self._browser.new_context(**options)
+        context.set_default_timeout(WAIT)
+        return context
+
+
+def wait_beside(page: Any, condition: Callable[[], object]) -> None:
+    """Wait for something outside the page, while the page goes on."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {PATIENCE:.0f} s")
+        page.wait_for_timeout(50)
 
 
 class WebServer:
@@ -63,7 +89,7 @@ class WebServer:
     def stop(self) -> None:
         """Stop the server by its process id."""
         os.kill(self._process.pid, signal.SIGTERM)
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -81,11 +107,14 @@ def chromium() -> Iterator[Any]:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=WAIT)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=WAIT
+        )
+        yield PatientBrowser(browser)
         browser.close()
 
 

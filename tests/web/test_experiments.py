@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from rekindle import open_store
 from tests.unit.web.test_experiments import add_experiment
@@ -37,5 +38,4 @@ def test_arms_lead_to_their_sessions(page: Any, server: WebServer) -> None:
     page.goto(f"{server.url}/experiments")
     page.get_by_role("link", name="warm", exact=True).click()
     page.wait_for_url("**/experiments/sessions?name=autumn&arm=warm")
-    page.locator("table.rows tbody tr").first.wait_for()
-    assert page.locator("table.rows tbody tr").count() == 6
+    expect(page.locator("table.rows tbody tr")).to_have_count(6)

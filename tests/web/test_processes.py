@@ -12,10 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import command
-from tests.waiting import PATIENCE
 from tests.web.conftest import WebServer
-
-WAIT = PATIENCE * 1000
 
 
 @pytest.fixture
@@ -45,15 +42,15 @@ def test_a_log_is_live_in_colors_and_takes_input(page: Any, server: WebServer) -
     page.goto(f"{server.url}/processes")
     page.get_by_role("link", name="echo").click()
     log = page.locator("#log-lines")
-    expect(log).to_contain_text("ready <script>", timeout=WAIT)
+    expect(log).to_contain_text("ready <script>")
     expect(log.locator(".a-green")).to_have_text("ready")
     page.wait_for_selector("[data-live][data-connected]")
     page.get_by_label("Input").fill("hello")
     page.keyboard.press("Enter")
-    expect(log).to_contain_text("(hello)", timeout=WAIT)
+    expect(log).to_contain_text("(hello)")
     expect(page.get_by_label("Input")).to_have_value("")
     page.get_by_role("button", name="Close input").click()
-    expect(page.locator("header .chip")).to_have_text("exited 0", timeout=WAIT)
+    expect(page.locator("header .chip")).to_have_text("exited 0")
 
 
 def test_a_shell_is_used_in_the_page(page: Any, server: WebServer) -> None:
@@ -66,26 +63,24 @@ def test_a_shell_is_used_in_the_page(page: Any, server: WebServer) -> None:
     page.wait_for_url(re.compile("view=terminal"))
     page.wait_for_selector(".terminal[data-connected]")
     screen = page.locator("#screen")
-    expect(screen).to_contain_text("bash", timeout=WAIT)  # its prompt
+    expect(screen).to_contain_text("bash")  # its prompt
     page.keyboard.type("echo $((6 * 7)) | sed 's/^/<answer>/'\n")
-    expect(screen).to_contain_text("<answer>42", timeout=WAIT)
+    expect(screen).to_contain_text("<answer>42")
     page.keyboard.type("tput cols\n")
     expect(screen.locator("div").filter(has_text=re.compile(r"^1[0-9]{2}$"))).to_have_count(
-        1, timeout=WAIT
+        1
     )  # the terminal is as wide as the page, not 80 columns
     page.keyboard.type("echo onf")
     page.keyboard.press("Backspace")
     page.keyboard.type("e\n")
-    expect(screen.locator("div").filter(has_text=re.compile("^one$"))).to_have_count(
-        1, timeout=WAIT
-    )
+    expect(screen.locator("div").filter(has_text=re.compile("^one$"))).to_have_count(1)
     page.keyboard.type("sleep 1000\n")
-    expect(screen).to_contain_text("sleep 1000", timeout=WAIT)
+    expect(screen).to_contain_text("sleep 1000")
     page.keyboard.press("Control+c")
     page.keyboard.type("echo after $((1 + 1))\n")
-    expect(screen).to_contain_text("after 2", timeout=WAIT)
+    expect(screen).to_contain_text("after 2")
     page.keyboard.type("exit\n")
-    expect(page.locator("#terminal-state")).to_have_text("The process has ended.", timeout=WAIT)
+    expect(page.locator("#terminal-state")).to_have_text("The process has ended.")
 
 
 def test_fast_typing_arrives_in_order(page: Any, server: WebServer) -> None:
@@ -94,7 +89,7 @@ def test_fast_typing_arrives_in_order(page: Any, server: WebServer) -> None:
     page.wait_for_selector(".terminal[data-connected]")
     text = "".join(chr(97 + number % 26) for number in range(60))
     page.keyboard.type(f"{text}\n", delay=0)
-    expect(page.locator("#screen div").filter(has_text=text)).to_have_count(2, timeout=WAIT)
+    expect(page.locator("#screen div").filter(has_text=text)).to_have_count(2)
 
 
 def test_a_process_is_killed_and_started_again(page: Any, server: WebServer) -> None:
@@ -103,25 +98,25 @@ def test_a_process_is_killed_and_started_again(page: Any, server: WebServer) -> 
     first = page.url
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Kill").click()
-    expect(page.locator("header .chip")).to_have_text("killed", timeout=WAIT)
+    expect(page.locator("header .chip")).to_have_text("killed")
     page.get_by_role("button", name="Start again").click()
-    expect(page.locator("header .chip")).to_have_text("running", timeout=WAIT)
-    expect(page.locator("#log-lines")).to_contain_text("up", timeout=WAIT)
+    expect(page.locator("header .chip")).to_have_text("running")
+    expect(page.locator("#log-lines")).to_contain_text("up")
     assert page.url != first
     page.get_by_label("Signal").select_option("TERM")
     page.get_by_role("button", name="Send signal").click()
-    expect(page.locator("header .chip")).to_have_text("exited 143", timeout=WAIT)
+    expect(page.locator("header .chip")).to_have_text("exited 143")
 
 
 def test_a_flood_neither_hangs_the_page_nor_fills_it(page: Any, server: WebServer) -> None:
     run(server, "run", "--name", "flood", "--", "yes", "a line that comes very often")
     page.goto(f"{server.url}/processes/flood")
-    page.wait_for_selector("#log-lines .gap:has-text('left out')", timeout=WAIT)
+    page.wait_for_selector("#log-lines .gap:has-text('left out')")
     page.wait_for_function("document.querySelectorAll('#log-lines > div').length > 1500")
     assert page.evaluate("document.querySelectorAll('#log-lines > div').length") <= 3000
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Kill").click()
-    expect(page.locator("header .chip")).to_have_text("killed", timeout=WAIT)
+    expect(page.locator("header .chip")).to_have_text("killed")
 
 
 def test_a_log_can_be_read_without_scripts(chromium: Any, server: WebServer) -> None:
@@ -132,5 +127,5 @@ def test_a_log_can_be_read_without_scripts(chromium: Any, server: WebServer) -> 
     opened.goto(server.link)
     opened.wait_for_url(f"{server.url}/")
     opened.goto(f"{server.url}/processes/done")
-    assert opened.locator("#log-lines > div").all_inner_texts() == ["one", "two"]
+    expect(opened.locator("#log-lines > div")).to_have_text(["one", "two"])
     context.close()

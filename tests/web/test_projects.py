@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from rekindle.learning.notes.playbooks import load_decisions, propose_note
 from rekindle.learning.notes.recall import recall_at_start
 from rekindle.store import Store, open_store
 from tests.unit.web.histories import FOLDER, HOSTILE, PROJECT, tell, tell_history
-from tests.web.conftest import WebServer
+from tests.web.conftest import WebServer, wait_beside
 
 pytestmark = pytest.mark.browser
 
@@ -30,6 +31,14 @@ def address(server: WebServer) -> str:
 
 def find_row(page: Any, text: str) -> Any:
     return page.locator(".note-list li").filter(has_text=text)
+
+
+def wait_for_content(page: Any, selector: str, text: str) -> None:
+    """Wait until an element has exactly this text, spaces and lines included."""
+    page.wait_for_function(
+        "([selector, text]) => document.querySelector(selector)?.textContent === text",
+        arg=[selector, text],
+    )
 
 
 def test_projects_are_found_while_typing(page: Any, server: WebServer, history: Store) -> None:
@@ -92,7 +101,8 @@ def test_a_proposed_note_is_accepted_and_shared(page: Any, address: str, history
     find_row(page, "Use tabs.").get_by_role("button", name="Accept").click()
     find_row(page, "Use tabs.").get_by_text("added").wait_for()
     find_row(page, "Use tabs.").get_by_role("button", name="Share").click()
-    find_row(page, "Use tabs.").get_by_role("button", name="Share").wait_for()
+    # The button stays as it was: only the store shows when the note has been shared.
+    wait_beside(page, lambda: load_decisions(history, "folder:/gone/other").shared)
     shared = load_decisions(history, "folder:/gone/other").shared
     assert [one.text for one in shared] == ["Use tabs. (shared from shop)"]
 
@@ -106,7 +116,8 @@ def test_a_question_comes_before_a_note_is_shared(page: Any, address: str, histo
 
     page.on("dialog", refuse)
     page.goto(f"{address}?tab=playbook")
-    find_row(page, "make check").get_by_role("button", name="Share").click()
+    with page.expect_event("dialog"):
+        find_row(page, "make check").get_by_role("button", name="Share").click()
     assert questions == ["Tell this note in all your projects?"]
     assert load_decisions(history, "folder:/gone/other").shared == ()
 
@@ -123,13 +134,13 @@ def test_evidence_leads_to_sessions(
 
 def test_the_next_start_changes_as_one_types(page: Any, address: str, history: Store) -> None:
     page.goto(f"{address}?tab=start")
-    assert page.locator("pre.told").text_content() == recall_at_start(history, FOLDER, "").text
+    wait_for_content(page, "pre.told", recall_at_start(history, FOLDER, "").text)
     message = "please run make check on it"
     page.get_by_label("First message of the session").fill(message)
     page.get_by_text("for this message").wait_for()
     wanted = recall_at_start(history, FOLDER, message)
-    assert page.locator("pre.told").text_content() == wanted.text
-    assert page.locator("#told b.num").text_content() == f"{wanted.tokens}"
+    wait_for_content(page, "pre.told", wanted.text)
+    wait_for_content(page, "#told b.num", f"{wanted.tokens}")
 
 
 def test_a_replay_runs_beside_the_page_and_its_figures_appear(
@@ -137,7 +148,7 @@ def test_a_replay_runs_beside_the_page_and_its_figures_appear(
 ) -> None:
     page.goto(f"{address}?tab=replay")
     page.get_by_role("button", name="Replay").click()
-    page.get_by_text("3 sessions, replayed").wait_for(timeout=120_000)
+    page.get_by_text("3 sessions, replayed").wait_for()
     page.get_by_role("button", name="Replay again").wait_for()
 
 
@@ -146,5 +157,5 @@ def test_a_replay_that_fails_says_why(page: Any, server: WebServer) -> None:
         tell(store, "only", folder="/gone/work/bakery")
     page.goto(f"{server.url}/projects/folder:/gone/work/bakery?tab=replay")
     page.get_by_role("button", name="Replay").click()
-    page.get_by_text("The last replay failed").wait_for(timeout=120_000)
-    assert "no sessions to replay" in page.locator("#replay").text_content()
+    page.get_by_text("The last replay failed").wait_for()
+    expect(page.locator("#replay")).to_contain_text("no sessions to replay")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from rekindle import open_store
 from tests.unit.web.judged_sessions import add_history
@@ -24,13 +26,13 @@ def test_figures_appear_and_lead_to_calls(history: None, page: Any, server: WebS
     page.locator(".facts").get_by_text("17%").wait_for()
     page.get_by_role("link", name="week of 2026-06-01").click()
     page.wait_for_url("**/reliability/calls?*week=2026-06-01*")
-    page.locator(".calls li").first.wait_for()
-    assert page.locator(".calls li").count() == 6
+    expect(page.locator(".calls li")).to_have_count(6)
     first = page.locator(".calls a.row").first
-    assert "#m" in first.get_attribute("href")
+    expect(first).to_have_attribute("href", re.compile("#m"))
     page.get_by_role("link", name="Worked").click()
     page.wait_for_url("**verdict=worked**")
-    assert page.locator(".chip.bad").count() == 0
+    page.locator(".calls li").first.wait_for()
+    expect(page.locator(".chip.bad")).to_have_count(0)
 
 
 def test_filters_narrow_at_once_and_stay_in_the_address(

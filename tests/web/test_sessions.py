@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from rekindle.store import Store, open_store
 from rekindle.types import Message
-from tests.web.conftest import VIEWPORTS, WebServer
+from tests.web.conftest import VIEWPORTS, WebServer, wait_beside
 
 pytestmark = pytest.mark.browser
 CLAUDE_ID = "0708a5fa-06bd-4274-b1fe-513c7202217e"
@@ -68,8 +69,8 @@ def test_search_as_one_types_finds_titles_words_and_beginnings(
     page.keyboard.type("le")
     page.wait_for_function("() => location.search === '?q=needle'")
     page.locator(".hits a mark", has_text=re.compile("^needle$")).wait_for()
-    assert list_titles(page) == ["Write the parser"]
-    assert page.locator(".hits a").first.get_attribute("href") == "/sessions/a?at=0#m0"
+    wait_for_titles(page, "Write the parser")
+    expect(page.locator(".hits a").first).to_have_attribute("href", "/sessions/a?at=0#m0")
     page.reload()
     wait_for_titles(page, "Write the parser")
 
@@ -135,14 +136,16 @@ def test_archive_and_delete_can_be_undone(page: Any, server: WebServer, store: S
     wait_for_titles(page, "Fix the deployment")
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Brought back “Write the parser”.").wait_for()
-    assert page.get_by_label("Agent").input_value() == "codex"
+    expect(page.get_by_label("Agent")).to_have_value("codex")
     store.end("a", "user")
     page.reload()
     open_menu(page, "Write the parser").get_by_role("button", name="Delete").click()
     page.get_by_text("Deleted “Write the parser”.").wait_for()
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Brought back “Write the parser”.").wait_for()
-    assert sorted(list_titles(page)) == ["Fix the deployment", "Write the parser"]
+    wait_beside(
+        page, lambda: sorted(list_titles(page)) == ["Fix the deployment", "Write the parser"]
+    )
 
 
 def test_several_are_archived_together(page: Any, server: WebServer, store: Store) -> None:
@@ -155,7 +158,7 @@ def test_several_are_archived_together(page: Any, server: WebServer, store: Stor
     wait_for_titles(page, "Write the parser")
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Brought back 2 sessions.").wait_for()
-    assert len(list_titles(page)) == 3
+    expect(page.locator("#results a.row")).to_have_count(3)
 
 
 def test_undo_redo_and_fork(page: Any, server: WebServer, store: Store) -> None:
@@ -202,11 +205,12 @@ def test_older_sessions_come_when_they_are_scrolled_to(
         add_session(store, f"n{number}", f"Number {number}")
     show_list(page, server)
     page.mouse.move(600, 600)
-    for _ in range(60):
-        if page.locator("#results a.row").count() == 73:
-            break
+
+    def scroll_to_the_end() -> bool:
         page.mouse.wheel(0, 4000)
-        page.wait_for_timeout(200)
+        return page.locator("#results a.row").count() == 73
+
+    wait_beside(page, scroll_to_the_end)
     titles = list_titles(page)
     assert len(titles) == len(set(titles)) == 73
 
@@ -226,13 +230,14 @@ def test_what_an_agent_writes_appears_by_itself(page: Any, server: WebServer) ->
         "message": {"role": "user", "content": "build me a boat"},
     }
     (folder / f"{CLAUDE_ID}.jsonl").write_text(json.dumps(line) + "\n")
-    for _ in range(300):
+
+    def is_listed() -> bool:
         page.reload()
-        if "build me a boat" in list_titles(page):
-            break
-        page.wait_for_timeout(200)
+        return "build me a boat" in list_titles(page)
+
+    wait_beside(page, is_listed)
     row = page.locator("#results tbody tr")
-    assert row.locator("[aria-label=Live]").count() == 1
+    expect(row.locator("[aria-label=Live]")).to_have_count(1)
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
@@ -247,7 +252,7 @@ def test_the_list_can_be_read_and_searched_without_scripts(
     opened.get_by_label("Search titles and messages").fill("haysta")
     opened.get_by_role("button", name="Search").click()
     opened.wait_for_url(re.compile("q=haysta"))
-    assert list_titles(opened) == ["Write the parser"]
+    expect(opened.locator("#results a.row")).to_have_text(["Write the parser"])
     opened.get_by_role("link", name="Actions").first.click()
     opened.get_by_role("button", name="Archive").click()
     opened.get_by_text("Archived “Write the parser”.").wait_for()

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from rekindle.store import Store, open_store
 from rekindle.store.transfer.bulk_import import SessionImport
 from rekindle.types import Message, Session, ToolCall
-from tests.web.conftest import WebServer
+from tests.web.conftest import WebServer, wait_beside
 
 pytestmark = pytest.mark.browser
 
@@ -57,12 +58,12 @@ def test_scrolling_loads_the_next_messages(page: Any, server: WebServer, store: 
     fill_long(store)
     page.goto(f"{server.url}/sessions/long")
     assert page.locator("#m599").count() == 0
-    for _ in range(40):
+
+    def scroll_to_the_end() -> bool:
         page.mouse.wheel(0, 20_000)
-        page.wait_for_timeout(50)
-        if page.locator("#m599").count():
-            break
-    page.wait_for_selector("#m599", state="attached")
+        return page.locator("#m599").count() > 0
+
+    wait_beside(page, scroll_to_the_end)
     ids = page.eval_on_selector_all(
         ".messages .entry[id]", "all => all.map(one => +one.id.slice(1))"
     )
@@ -95,7 +96,7 @@ def test_keys_jump_to_prompts_errors_and_edits(page: Any, server: WebServer, sto
         page.wait_for_function(IS_HERE, arg=f"m{edit}")
         page.wait_for_function(IN_VIEW, arg=f"#m{edit}")
     page.keyboard.press("?")
-    assert page.get_by_role("dialog", name="Keys").get_by_text("Next error").is_visible()
+    page.get_by_role("dialog", name="Keys").get_by_text("Next error").wait_for()
 
 
 def test_prompts_are_a_list_of_links(page: Any, server: WebServer, store: Store) -> None:
@@ -118,12 +119,12 @@ def test_calls_unfold_and_show_their_result(page: Any, server: WebServer, store:
     messages = [call("a", command="ls"), result("a", "a-result")]
     store.append(store.begin(id="s-1"), Message("user", "go"), *messages)
     page.goto(f"{server.url}/sessions/s-1")
-    assert not page.get_by_text("a-result").is_visible()
+    expect(page.get_by_text("a-result")).to_be_hidden()
     page.locator("details.call summary").click()
-    assert page.get_by_text("a-result").is_visible()
+    expect(page.get_by_text("a-result")).to_be_visible()
     page.keyboard.press("o")
     page.keyboard.press("o")
-    assert not page.get_by_text("a-result").is_visible()
+    expect(page.get_by_text("a-result")).to_be_hidden()
 
 
 def test_a_sub_agent_opens_in_place(page: Any, server: WebServer, store: Store) -> None:
@@ -145,7 +146,7 @@ def test_a_raw_message_is_one_click_away(page: Any, server: WebServer, store: St
     page.locator("#m1").hover()
     page.locator("#m1 > .raw").click()
     page.wait_for_url("**/sessions/s-1/messages/1")
-    assert '"role": "assistant"' in page.locator("pre.args").inner_text()
+    expect(page.locator("pre.args")).to_contain_text('"role": "assistant"')
     with page.expect_download() as download:
         page.get_by_role("link", name="Save the text").click()
     assert download.value.suggested_filename == "message-1.txt"

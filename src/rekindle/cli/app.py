@@ -28,6 +28,7 @@ from .sessions import (
     restore,
     resume,
     retention,
+    send,
     share,
     transfer,
 )
@@ -121,7 +122,7 @@ app.add_typer(gateway.memory.group, name="memory")
 app.add_typer(service.group, name="service")
 app.add_typer(matrix_group, name="matrix")
 app.add_typer(web_group, name="web")
-for command_module in (read, edit, retention, transfer, restore, maintenance):
+for command_module in (read, edit, retention, transfer, send, restore, maintenance):
     command_module.register(read.group)
 
 

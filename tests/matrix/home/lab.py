@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from urllib.parse import quote
 import platformdirs
 
 from tests import command, servers
+from tests.ports import find_port
 
 NAME = "rekindle.test"
 _SECONDS = 600.0
@@ -49,13 +49,10 @@ def install_uv() -> Path:
 
 
 def find_free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(find_port())
+    return list(ports)
 
 
 class MatrixLab:

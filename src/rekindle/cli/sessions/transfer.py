@@ -39,14 +39,14 @@ from rekindle.cli.store_access import (
     open_for_writing,
     require_store_file,
 )
-from rekindle.config import mask_secrets, resolve_path
+from rekindle.config import get_home_and_env, mask_secrets, resolve_path
 from rekindle.errors import NotFound
 from rekindle.pages.text import make_file_name
 
 from .read import iter_messages
 
 if TYPE_CHECKING:
-    from rekindle.store import Store
+    from rekindle.store import Filter, Store
     from rekindle.store.transfer.jsonl import CopyReport
     from rekindle.transcripts.export.redact import SessionRedactor
     from rekindle.types import Message, Session
@@ -61,6 +61,7 @@ class ExportFormat(StrEnum):
     md = "md"
     html = "html"
     atif = "atif"
+    otlp = "otlp"
 
 
 def register(app: typer.Typer) -> None:
@@ -104,6 +105,7 @@ def export_sessions(
       rekindle sessions export 'My Project' --lineage | gzip > project.jsonl.gz
       rekindle sessions export 'My Project' -f html -o project.html
       rekindle sessions export project=api since=7d -f md -o notes/
+      rekindle sessions export since=7d -f otlp --redact -o spans.jsonl
     """
     path = None if output in (None, "-") else Path(output).expanduser()
     folder = path if output and path and (output.endswith(os.sep) or path.is_dir()) else None
@@ -153,9 +155,18 @@ def _select_sessions(
 
 def iter_sessions(store: Store, words: list[str], owner: str | None = None) -> Iterator[Session]:
     """Yield all sessions that match a filter, archived ones included unless it says otherwise."""
+    yield from iter_pages(store, build_filter(store, words, owner))
+
+
+def build_filter(store: Store, words: list[str], owner: str | None = None) -> Filter:
+    """Build a filter that matches archived sessions too, unless it says otherwise."""
     has_archived_term = any(term.startswith("archived") for term in words)
     terms = parse_filter(words if has_archived_term else [*words, "archived=any"], owner)
-    where = select_sessions(store, terms).where
+    return select_sessions(store, terms).where
+
+
+def iter_pages(store: Store, where: Filter) -> Iterator[Session]:
+    """Yield all sessions that match, the latest first, page by page."""
     offset = 0
     while page := store.recent(_PAGE_SIZE, offset=offset, where=where):
         yield from page
@@ -213,7 +224,8 @@ def _render_session(
     if redactor is not None:
         session, messages = redactor.redact_session(session), redactor.redact_messages(messages)
     for piece in _render_text(session, messages, format, redactor):
-        text = piece if format is ExportFormat.atif else escape_control_chars(piece)
+        is_json = format in (ExportFormat.atif, ExportFormat.otlp)
+        text = piece if is_json else escape_control_chars(piece)
         yield text.encode("utf-8", "backslashreplace")
 
 
@@ -227,6 +239,12 @@ def _render_text(
         from rekindle.transcripts.export import atif
 
         return atif.render_session(session, messages)
+    if format is ExportFormat.otlp:
+        from rekindle.transcripts.otlp import collector, files
+
+        return files.render_session(
+            session, messages, collector.load_resource(get_home_and_env()[1])
+        )
     count_removed = redactor.count_removed if redactor else None
     if format is ExportFormat.md:
         from rekindle.transcripts.export import markdown
@@ -244,7 +262,7 @@ def _write_folder(
     folder: Path,
     redactor: SessionRedactor | None,
 ) -> None:
-    suffix = "json" if format is ExportFormat.atif else format.value
+    suffix = {ExportFormat.atif: "json", ExportFormat.otlp: "jsonl"}.get(format, format.value)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with show_progress("Writing") as show:
         for done, session in enumerate(sessions, 1):

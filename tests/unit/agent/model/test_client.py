@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,6 +34,7 @@ from rekindle.agent.model.client import (
 from rekindle.agent.model.stream import ResponseBuilder, parse_usage
 from rekindle.testing import Script, ScriptedModel
 from rekindle.types import Message, Tokens, ToolCall
+from tests.ports import find_port
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -321,9 +321,7 @@ def test_an_answer_that_takes_too_long_as_a_whole_is_left(way: str):
 
 @BOTH
 def test_an_address_where_nobody_answers_is_named(way: str):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+    url = f"http://127.0.0.1:{find_port()}/v1"
     with ScriptedModel() as server:
         endpoint = Endpoint(url, "scripted")
         with pytest.raises(errors.ModelUnreachable, match=r"check model\.base_url") as caught:

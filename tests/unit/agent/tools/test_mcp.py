@@ -25,6 +25,7 @@ from rekindle.config import McpServer
 from rekindle.errors import McpServerUnreachable
 from rekindle.types import ToolCall
 from tests import command
+from tests.ports import find_port
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -190,9 +191,7 @@ def test_a_server_that_cannot_be_reached_does_not_keep_others_away() -> None:
 
 @pytest.fixture
 def over_http() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
     process = subprocess.Popen(
         [command.get_script_runner(), SCRIPT, "http", str(port)],
         stdout=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from rekindle.transcripts.jsonio.partial import find_first_element, parse_partia
 from rekindle.transcripts.readers.session_builder import SessionSwitch, make_hash_id
 from rekindle.types import Message, Session
 
+from .own_spans import is_own_span, read_own_messages, read_own_session
 from .span_messages import parse_inputs, parse_outputs
 from .spans import OtelSpan, read_spans
 from .thread import OtelThread, classify_span, hash_message
@@ -131,6 +132,9 @@ class _OtelConversation:
         if span.is_log:
             yield from self._read_log_record(span)
             return
+        if is_own_span(span):
+            yield from self._read_own_span(span)
+            return
         kind = classify_span(span)
         if span.id in self.seen or not kind:
             # Some exports repeat a span, or log records already covered it.
@@ -149,6 +153,16 @@ class _OtelConversation:
                 thread.read_tool_span(span)
             else:
                 thread.read_step_span(span)
+
+    def _read_own_span(self, span: OtelSpan) -> Iterator[tuple[OtelThread, Message]]:
+        """Read a span that Rekindle wrote: it numbers its messages, and each is read once."""
+        thread = self.threads[0] if self.threads else self._create_thread(span, None)
+        thread.update_session(span)
+        thread.fill_fields(**read_own_session(span))
+        for position, message in read_own_messages(span):
+            if position > thread.position:
+                thread.position = position
+                yield thread, message
 
     def _read_log_record(self, span: OtelSpan) -> Iterator[tuple[OtelThread, Message]]:
         """Read a log record; the last one about a model call has its answer."""

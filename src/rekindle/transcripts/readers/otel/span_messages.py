@@ -124,10 +124,10 @@ def _parse_attribute_messages(span: OtelSpan, name: str, side: str) -> Iterator[
     for attributes in (span.attributes, *details):
         if name in attributes:
             for raw in as_objects(_decode_text(attributes[name])):
-                yield from _parse_messages(raw)
+                yield from parse_messages(raw)
             return
     for raw in _unflatten_messages(span.attributes, _FLAT_MESSAGE[side]):
-        yield from _parse_messages(raw)
+        yield from parse_messages(raw)
 
 
 def _decode_text(value: Any) -> Any:
@@ -175,7 +175,7 @@ def _parse_input_events(events: Iterable[SpanEvent]) -> Iterator[Message]:
         role = _ROLE_EVENTS.get(event.name)
         if role is not None:
             raw = _parse_event_body(event)
-            yield from _parse_messages(
+            yield from parse_messages(
                 {"role": role, **raw, **as_object(_decode_text(raw.get("message")))}
             )
 
@@ -188,7 +188,7 @@ def _parse_output_events(events: Iterable[SpanEvent]) -> Iterator[Message]:
             if not inner:
                 inner = {"content": raw["message"]} if "message" in raw else raw
             finish = {"finish_reason": raw.get("finish_reason")}
-            yield from _parse_messages({**finish, **inner, "role": "assistant"})
+            yield from parse_messages({**finish, **inner, "role": "assistant"})
 
 
 def _parse_event_body(event: SpanEvent) -> JsonObject:
@@ -197,7 +197,7 @@ def _parse_event_body(event: SpanEvent) -> JsonObject:
     return {**event.attributes, **as_object(inner)}
 
 
-def _parse_messages(raw: JsonObject) -> Iterator[Message]:
+def parse_messages(raw: JsonObject) -> Iterator[Message]:
     """Yield a raw message; each result in it becomes a message of its own."""
     role = (get_text(raw, "role") or "").lower()
     role = _ROLES.get(role, role)
@@ -234,9 +234,18 @@ def _parse_content(parts: list[JsonObject]) -> Content:
             content_parts.append(
                 make_text_part(to_text(part.get("content", part.get("text"))) or "")
             )
+        elif part.get("modality") == "image" and (url := _find_image_url(part)):
+            content_parts.append(make_image_part(url))
         elif kind not in ("tool_call", "tool_call_response", "reasoning", "thinking"):
             content_parts.append(part)
     return to_content(content_parts)
+
+
+def _find_image_url(part: JsonObject) -> str | None:
+    """Return the address of an image in the convention's parts for data and for addresses."""
+    if part.get("type") == "blob" and (data := get_text(part, "content")):
+        return f"data:{get_text(part, 'mime_type') or 'image/png'};base64,{data}"
+    return get_text(part, "uri") if part.get("type") == "uri" else None
 
 
 def _parse_blocks(value: Any, role: str) -> list[JsonObject]:

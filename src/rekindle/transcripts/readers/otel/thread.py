@@ -49,6 +49,7 @@ class OtelThread(SessionBuilder):
         self.held_results: dict[str, Message] = {}
         self.orphan_calls: list[tuple[OtelSpan, ToolCall, Message]] = []
         self.held_step: OtelSpan | None = None
+        self.position = -1  # of the last message, where the spans number them
 
     @property
     def has_held_messages(self) -> bool:
