@@ -6,6 +6,7 @@ graph can have; `kind` holds its times in a form that sorts by the last change.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -77,7 +78,7 @@ class Documents(StorePart):
                     tx.run(f"DELETE FROM graph_values WHERE {_PLACE}", place)
                 else:
                     times = _format_times(now, change.lifetime)
-                    data = msgspec.json.encode(change.value)
+                    data = _encode(change.value)
                     tx.run(_UPSERT + _KEEP_CREATED, (*place, times, data))
 
         self._write(write_changes)
@@ -85,7 +86,7 @@ class Documents(StorePart):
     def add(self, collection: str, place: DocumentPlace, value: Mapping[str, Any]) -> bool:
         """Store a document unless there is one in its place; return whether it was stored."""
         params = _build_params(collection, place)
-        times, data = _format_times(self._clock(), None), msgspec.json.encode(value)
+        times, data = _format_times(self._clock(), None), _encode(value)
         added = self._write(
             lambda tx: tx.run(f"{_UPSERT} NOTHING RETURNING 1", (*params, times, data))
         )
@@ -143,6 +144,18 @@ class Documents(StorePart):
         if renew:
             self._renew(collection, documents)
         return documents
+
+    def load(self, collection: str, namespaces: Sequence[Namespace]) -> list[Document]:
+        """Return the documents of these namespaces, without those below them."""
+        remaining, found = map(_format_namespace, namespaces), list[Document]()
+        while page := [*islice(remaining, _PAGE)]:
+            rows = self._select(
+                "SELECT namespace, channel, kind, data FROM graph_values WHERE thread = ?"
+                f" AND namespace IN ({', '.join('?' for _ in page)}) AND {_EXPIRY_SQL} > ?",
+                (_name_collection(collection), *page, _format_time(self._clock())),
+            )
+            found += map(_row_to_document, rows)
+        return found
 
     def list_namespaces(self, collection: str, prefix: Namespace = ()) -> list[Namespace]:
         """Return the namespaces that have documents, sorted."""
@@ -221,6 +234,20 @@ def _compare_order(value: Any, operator: str, operand: Any) -> bool:
     }[operator]
 
 
+def _encode(value: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:  # lone surrogates, which only escapes can hold
+        return json.dumps(value, default=str).encode()
+
+
+def _decode(data: bytes) -> Mapping[str, Any]:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return json.loads(data)
+
+
 def _name_collection(collection: str) -> str:
     # In an escaped name, four digits follow this character: no thread of a graph has such a name.
     return f"{ESCAPE}documents/{collection}"
@@ -269,7 +296,7 @@ def _row_to_document(row: Row) -> Document:
     lifetime = kind[_EXPIRES.stop + 1 :]
     return Document(
         DocumentPlace(_parse_namespace(namespace), unescape_text(key)),
-        msgspec.json.decode(bytes(data)),
+        _decode(bytes(data)),
         float(kind[_CREATED]),
         float(kind[_UPDATED]),
         float(lifetime) if lifetime else None,
