@@ -72,7 +72,13 @@ def test_a_search_finds_what_the_store_in_memory_finds(
     assert list_places(search(memory)) == list_places(search(fill(InMemoryStore())))
 
 
-def test_a_search_has_pages_and_ranks_by_words(memory: RekindleStore) -> None:
+def test_a_search_has_pages_and_ranks_by_words(tmp_path: Any) -> None:
+    times = iter(range(1_700_000_000, 1_700_001_000))
+    with open_store(tmp_path / "s.db", clock=lambda: float(next(times))) as store:
+        check_order(fill(RekindleStore(store)))
+
+
+def check_order(memory: RekindleStore) -> None:
     newest = [item.key for item in memory.search(("users",))]
     assert newest == ["food", "pet", "sport", "food"]
     assert [item.key for item in memory.search(("users",), limit=2, offset=1)] == newest[1:3]
