@@ -44,9 +44,7 @@ class ScriptedLlm(BaseLlm):
         usage = types.GenerateContentResponseUsageMetadata(
             prompt_token_count=10, cached_content_token_count=4, candidates_token_count=5
         )
-        yield LlmResponse(
-            content=types.Content(role="model", parts=[made]), usage_metadata=usage
-        )
+        yield LlmResponse(content=types.Content(role="model", parts=[made]), usage_metadata=usage)
 
 
 def find_weather(town: str) -> dict[str, str]:
@@ -65,9 +63,7 @@ async def ask(service: Any, *questions: str) -> str:
     answer = ""
     for question in questions:
         content = types.Content(role="user", parts=[types.Part(text=question)])
-        async for event in runner.run_async(
-            user_id="ada", session_id="trip", new_message=content
-        ):
+        async for event in runner.run_async(user_id="ada", session_id="trip", new_message=content):
             if event.content and event.content.parts and event.content.parts[0].text:
                 answer = event.content.parts[0].text
     return answer
@@ -146,7 +142,9 @@ def test_events_come_back_as_they_were(store: Store) -> None:
         one.model_dump(mode="json") for one in events[:-1]
     ]
     assert [one.role for one in store.messages("trip")].count("tool") == 2
-    assert [bool((one.meta or {}).get("is_error")) for one in store.messages("trip")].count(True) == 1
+    assert [bool((one.meta or {}).get("is_error")) for one in store.messages("trip")].count(
+        True
+    ) == 1
 
 
 def test_state_has_the_scopes_of_the_framework(store: Store) -> None:

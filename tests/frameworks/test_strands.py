@@ -174,7 +174,9 @@ def test_undo_and_messages_of_other_programs_reach_the_agent(store: Store) -> No
     store.append("trip", Message("user", "By hand"), Message("assistant", "Yes."))
     agent = ask(RekindleSessionManager("trip", store), "And now?")
     assert strip(agent.messages)[-1]["content"] == [{"text": "7 messages"}]
-    ids = [one.message_id for one in RekindleSessionRepository(store).list_messages("trip", "default")]
+    ids = [
+        one.message_id for one in RekindleSessionRepository(store).list_messages("trip", "default")
+    ]
     assert ids == sorted(set(ids))
 
 

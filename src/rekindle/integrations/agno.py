@@ -143,7 +143,9 @@ class RekindleDb(JsonDb):
             if messages:
                 self._append(session_id, user_id, messages)
             if tokens != counted:
-                used = Tokens(*(max(0, new - old) for new, old in zip(tokens, counted, strict=True)))
+                used = Tokens(
+                    *(max(0, new - old) for new, old in zip(tokens, counted, strict=True))
+                )
                 self.store.add_usage(session_id, used, model=str(data.get("model") or "unknown"))
 
         self.store.transaction(write)
@@ -153,9 +155,7 @@ class RekindleDb(JsonDb):
         try:
             self.store.append(session_id, *messages)
         except NotFound:
-            session = self.store.begin(
-                id=session_id, source=SOURCE, owner=user_id, cwd=os.getcwd()
-            )
+            session = self.store.begin(id=session_id, source=SOURCE, owner=user_id, cwd=os.getcwd())
             self.store.append(session, *messages)
 
     def _get_session_runs_data(self, session_id: str) -> list[Fields]:

@@ -94,9 +94,7 @@ class RekindleSessionRepository(SessionRepository):
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Store the state of an agent."""
-        self._write_agent(
-            _find_place("agents", session_id, session_agent.agent_id), session_agent
-        )
+        self._write_agent(_find_place("agents", session_id, session_agent.agent_id), session_agent)
 
     # -- messages
 
@@ -212,9 +210,7 @@ class RekindleSessionRepository(SessionRepository):
         try:
             self.store.append(ours, *messages)
         except NotFound:
-            session = self.store.begin(
-                id=ours, source=SOURCE, owner=self._owner, cwd=os.getcwd()
-            )
+            session = self.store.begin(id=ours, source=SOURCE, owner=self._owner, cwd=os.getcwd())
             self.store.append(session, *messages)
 
 
