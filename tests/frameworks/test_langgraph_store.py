@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    PutOp,
+    SearchOp,
+)
 from langgraph.store.memory import InMemoryStore
 
 from rekindle import Store, open_store
@@ -168,7 +175,7 @@ def test_lifetimes_end_and_reading_begins_them_anew(tmp_path: Any) -> None:
 
 
 def test_graphs_remember_across_threads_and_processes(store: Store) -> None:
-    async def answer(state: MessagesState, *, store: Any) -> dict[str, Any]:
+    async def answer(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
         await store.aput(ADA, str(len(state["messages"])), {"text": state["messages"][-1].text})
         found = await store.asearch(ADA, query="Turin")
         return {"messages": [AIMessage(found[0].value["text"])]}

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from threading import local
 from typing import Any, cast
 
@@ -177,7 +178,7 @@ class RekindleDb(JsonDb):
         found = self._documents.find(COLLECTION, (filename,))
         found.sort(key=_order_row)
         self._get_seen()[filename] = {one.place: one.value for one in found}
-        return [dict(one.value) for one in found]
+        return [deepcopy(dict(one.value)) for one in found]  # callers change them in place
 
     def _write_json_file(self, filename: str, data: list[Fields]) -> None:
         """Write what differs from what this thread has read: others may have added rows since."""
