@@ -33,7 +33,10 @@ USAGE = {
 
 def answer_chat(request: dict[str, Any]) -> dict[str, Any]:
     """Call a tool if asked for a sum, else say how many messages came."""
-    message: dict[str, Any] = {"role": "assistant", "content": f"{len(request['messages'])} messages"}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": f"{len(request['messages'])} messages",
+    }
     if "sum" in str(request["messages"][-1]["content"]):
         message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
@@ -104,7 +107,9 @@ def serve(request: httpx.Request) -> httpx.Response:
 
 def make_client(**fields: Any) -> OpenAI:
     http = httpx.Client(transport=httpx.MockTransport(serve))
-    return OpenAI(api_key=KEY, base_url="http://scripted/v1", http_client=http, max_retries=0, **fields)
+    return OpenAI(
+        api_key=KEY, base_url="http://scripted/v1", http_client=http, max_retries=0, **fields
+    )
 
 
 def make_async_client() -> AsyncOpenAI:
@@ -317,7 +322,9 @@ def test_litellm_is_recorded(store: Store) -> None:
             model="gpt-4o", messages=question, mock_response="Three.", stream=True
         )
         text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-        question.extend([{"role": "assistant", "content": text}, {"role": "user", "content": "End"}])
+        question.extend(
+            [{"role": "assistant", "content": text}, {"role": "user", "content": "End"}]
+        )
         pending = await calls.acompletion(
             model="gpt-4o", messages=question, mock_response="Four.", stream=True
         )

@@ -127,7 +127,7 @@ class RekindleDb(JsonDb):
         row = build_single_run_row(
             run=run, session_id=session_id, user_id=user_id, run_index=run_index
         )
-        place = self._place_row(self.runs_table_name, row)
+        place = self._find_place(self.runs_table_name, row)
         before = self._documents.get(COLLECTION, [place]).get(place)
         counted = Tokens()
         if before is not None:
@@ -161,7 +161,7 @@ class RekindleDb(JsonDb):
 
     def _get_session_runs_data(self, session_id: str) -> list[Fields]:
         found = self._documents.load(COLLECTION, [(self.runs_table_name, session_id)])
-        rows = sorted((dict(one.value) for one in found), key=_order_run)
+        rows = sorted((dict(one.value) for one in found), key=_get_run_order)
         return [row["run_data"] for row in rows]
 
     def _delete_session_runs(self, session_id: str) -> int:
@@ -176,13 +176,13 @@ class RekindleDb(JsonDb):
         self, filename: str, create_table_if_not_found: bool | None = True
     ) -> list[Fields]:
         found = self._documents.find(COLLECTION, (filename,))
-        found.sort(key=_order_row)
+        found.sort(key=_get_row_order)
         self._get_seen()[filename] = {one.place: one.value for one in found}
         return [deepcopy(dict(one.value)) for one in found]  # callers change them in place
 
     def _write_json_file(self, filename: str, data: list[Fields]) -> None:
         """Write what differs from what this thread has read: others may have added rows since."""
-        rows = {self._place_row(filename, row): row for row in data}
+        rows = {self._find_place(filename, row): row for row in data}
         seen = self._get_seen().pop(filename, {})
         changes = [DocumentChange(place, None) for place in seen if place not in rows]
         changes += [
@@ -196,7 +196,7 @@ class RekindleDb(JsonDb):
             self._seen.tables = {}
         return self._seen.tables
 
-    def _place_row(self, table: str, row: Fields) -> DocumentPlace:
+    def _find_place(self, table: str, row: Fields) -> DocumentPlace:
         key = next((str(row[name]) for name in _KEYS if row.get(name)), None)
         if key is None:
             key = json.dumps(row, sort_keys=True, default=str)[:200]
@@ -209,9 +209,9 @@ def _to_fields(run: Any) -> Fields:
     return run if isinstance(run, dict) else run.to_dict()
 
 
-def _order_run(row: Fields) -> tuple[int, int]:
+def _get_run_order(row: Fields) -> tuple[int, int]:
     return (row.get("run_index") or 0, row.get("created_at") or 0)
 
 
-def _order_row(document: Document) -> tuple[float, str]:
+def _get_row_order(document: Document) -> tuple[float, str]:
     return (document.created, document.place.key)

@@ -111,7 +111,7 @@ class RekindleStore(BaseStore):
         found = (
             namespace[: op.max_depth]
             for namespace in self._documents.list_namespaces(COLLECTION)
-            if all(_matches(namespace, condition) for condition in conditions)
+            if all(_matches_condition(namespace, condition) for condition in conditions)
         )
         return [*dict.fromkeys(found)][op.offset : op.offset + op.limit]
 
@@ -142,7 +142,7 @@ def _collect_words(value: Any) -> set[str]:
     return {str(value)}
 
 
-def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+def _matches_condition(namespace: Namespace, condition: MatchCondition) -> bool:
     path = tuple(condition.path)
     if len(namespace) < len(path):
         return False

@@ -1,6 +1,6 @@
 """Notes at the start of a session that a framework runs: text for the instructions of its agent.
 
-    agent = Agent(instructions=f"Be brief.\\n\\n{load_notes(store, 'trip', question)}", …)
+agent = Agent(instructions=f"Be brief.\\n\\n{load_notes(store, 'trip', question)}", …)
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def load_notes(
 
     def keep() -> bool:
         if prelude.experiment is not None and prelude.arm is not None:
-            found.experiments.record_assignment(
-                prelude.experiment, session_id, owner, prelude.arm
-            )
+            found.experiments.record_assignment(prelude.experiment, session_id, owner, prelude.arm)
         return found.documents.add(COLLECTION, place, {"text": text, "arm": prelude.arm})
 
     if not found.transaction(keep):  # another process was first

@@ -37,7 +37,9 @@ def split_event(event: Event) -> list[Message]:
 
 def join_events(messages: Iterable[Message]) -> list[Event]:
     """Return the events that messages were made of."""
-    return [_build_event(frame) for frame in join_frames(NAMES, messages, _restore, _make_plain)]
+    return [
+        _build_event(frame) for frame in join_frames(NAMES, messages, _restore_part, _make_plain)
+    ]
 
 
 def read_tokens(event: Event) -> Tokens | None:
@@ -83,7 +85,7 @@ def _convert_part(part: Fields, role: str) -> Message:
     return Message(role, meta={NAMES.part: rest})
 
 
-def _restore(message: Message, rest: Fields) -> Fields:
+def _restore_part(message: Message, rest: Fields) -> Fields:
     if message.tool_calls:
         arguments = load_arguments(message.tool_calls[0])
         return {**rest, "function_call": {**rest["function_call"], "args": arguments}}

@@ -15,7 +15,9 @@ Fields = Mapping[str, Any]
 def convert_run(run: Fields) -> list[Message]:
     """Return the messages that a run added to its session, in order."""
     found = as_objects(run.get("messages"))
-    return [_convert(one) for one in found if not one.get("from_history") and one.get("role")]
+    return [
+        _convert_message(one) for one in found if not one.get("from_history") and one.get("role")
+    ]
 
 
 def read_tokens(run: Fields) -> Tokens | None:
@@ -36,10 +38,10 @@ def read_tokens(run: Fields) -> Tokens | None:
     return tokens if tokens.total else None
 
 
-def _convert(message: Fields) -> Message:
+def _convert_message(message: Fields) -> Message:
     role = str(message["role"])
     content = message.get("content")
-    text = content if isinstance(content, str) or content is None else _dump(content)
+    text = content if isinstance(content, str) or content is None else _dump_json(content)
     error = message.get("tool_call_error")
     name = message.get("tool_name") or message.get("name")
     call_id = message.get("tool_call_id")
@@ -62,7 +64,7 @@ def _convert_call(call: Fields) -> ToolCall:
     return ToolCall(
         str(call.get("id") or ""),
         str(function.get("name") or ""),
-        arguments if isinstance(arguments, str) else _dump(arguments or {}),
+        arguments if isinstance(arguments, str) else _dump_json(arguments or {}),
     )
 
 
@@ -70,5 +72,5 @@ def _get_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -95,15 +95,15 @@ def load_result(message: Message) -> Any:
 
 def take_last_frames(names: FrameNames, messages: Sequence[Message]) -> list[Message]:
     """Return messages without those at the beginning that continue a frame."""
-    starts = (index for index, message in enumerate(messages) if _begins_frame(names, message))
+    starts = (index for index, message in enumerate(messages) if _is_first_part(names, message))
     return list(messages[next(starts, len(messages)) :])
 
 
 def count_frames(names: FrameNames, messages: Iterable[Message]) -> int:
     """Return the number of frames that messages were made of."""
-    return sum(_begins_frame(names, message) for message in messages)
+    return sum(_is_first_part(names, message) for message in messages)
 
 
-def _begins_frame(names: FrameNames, message: Message) -> bool:
+def _is_first_part(names: FrameNames, message: Message) -> bool:
     meta = message.meta or {}
     return names.frame in meta or names.part not in meta

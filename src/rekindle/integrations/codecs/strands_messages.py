@@ -40,7 +40,7 @@ def split_message(message: SessionMessage) -> list[Message]:
 def join_messages(messages: Iterable[Message]) -> list[SessionMessage]:
     """Return the messages of Strands that ours were made of."""
     joined: list[SessionMessage] = []
-    for frame in join_frames(NAMES, messages, _restore, _make_plain):
+    for frame in join_frames(NAMES, messages, _restore_block, _make_plain):
         fields = dict(frame.fields)
         shown = str(fields.pop("shown", "message"))
         fields[shown] = {**fields[shown], "content": frame.parts}
@@ -102,7 +102,7 @@ def _convert_result(found: Fields, rest: Fields) -> Message:
     return Message("tool", text, tool_call_id=str(result.get("toolUseId") or ""), meta=meta)
 
 
-def _restore(message: Message, rest: Fields) -> Fields:
+def _restore_block(message: Message, rest: Fields) -> Fields:
     if message.tool_calls:
         arguments = load_arguments(message.tool_calls[0])
         return {**rest, "toolUse": {**rest["toolUse"], "input": arguments}}

@@ -17,7 +17,7 @@ from rekindle.types import Message, Tokens, ToolCall
 Fields = Mapping[str, Any]
 
 
-class Exchange(NamedTuple):
+class ModelExchange(NamedTuple):
     """A request and its answer; `previous` and `id` name answers of the Responses API."""
 
     request: list[Message]
@@ -42,7 +42,9 @@ def convert_chat_request(messages: Any) -> list[Message]:
     """Return the messages of a request to the Chat Completions API."""
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         return []
-    return [Message.from_openai(_clean(to_fields(one))) for one in cast(Sequence[Any], messages)]
+    return [
+        Message.from_openai(_drop_nulls(to_fields(one))) for one in cast(Sequence[Any], messages)
+    ]
 
 
 def convert_response_request(fields: Fields) -> list[Message]:
@@ -52,7 +54,7 @@ def convert_response_request(fields: Fields) -> list[Message]:
     if isinstance(given, str):
         return [*messages, Message("user", given)]
     if isinstance(given, Sequence):
-        items = [_clean(to_fields(one)) for one in cast(Sequence[Any], given)]
+        items = [_drop_nulls(to_fields(one)) for one in cast(Sequence[Any], given)]
         messages += [item_to_message(item) for item in items]
     return messages
 
@@ -62,7 +64,7 @@ def read_chat_answer(answer: Any) -> tuple[list[Message], str | None, Tokens]:
     fields = to_fields(answer)
     messages: list[Message] = []
     for choice in as_objects(fields.get("choices"))[:1]:
-        found = Message.from_openai(_clean(to_fields(choice.get("message") or {})))
+        found = Message.from_openai(_drop_nulls(to_fields(choice.get("message") or {})))
         messages.append(found._replace(finish_reason=choice.get("finish_reason")))
     return messages, fields.get("model"), read_chat_tokens(fields.get("usage"))
 
@@ -70,7 +72,7 @@ def read_chat_answer(answer: Any) -> tuple[list[Message], str | None, Tokens]:
 def read_response_answer(answer: Any) -> tuple[list[Message], str | None, Tokens]:
     """Return the answer, the model and the tokens of a response."""
     fields = to_fields(answer)
-    messages = [item_to_message(_clean(item)) for item in as_objects(fields.get("output"))]
+    messages = [item_to_message(_drop_nulls(item)) for item in as_objects(fields.get("output"))]
     return messages, fields.get("model"), _read_response_tokens(fields.get("usage"))
 
 
@@ -181,7 +183,7 @@ def make_key(message: Message) -> str:
     return json.dumps([message.role, message.text, calls, message.tool_call_id])
 
 
-def _clean(fields: Fields) -> dict[str, Any]:
+def _drop_nulls(fields: Fields) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

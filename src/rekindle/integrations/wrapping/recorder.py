@@ -17,7 +17,7 @@ from rekindle.store import Store
 from rekindle.transcripts.export.redact import SessionRedactor
 from rekindle.types import Message, Session
 
-from .exchange import Exchange, make_key
+from .exchange import ModelExchange, make_key
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ExchangeRecorder:
         self._paused_until = 0.0
         self._has_failed = False
 
-    def record(self, make_exchange: Callable[[], Exchange | None]) -> None:
+    def record(self, make_exchange: Callable[[], ModelExchange | None]) -> None:
         """Store an exchange; a failure is logged, once, and recording goes on after a while."""
         if time.monotonic() < self._paused_until:
             return
@@ -71,7 +71,7 @@ class ExchangeRecorder:
                 logger.warning("Calls of the model client are not recorded: %s", error)
             self._has_failed = True
 
-    def _write(self, exchange: Exchange) -> None:
+    def _write(self, exchange: ModelExchange) -> None:
         if self._store is None:
             self._store = self._open_store()
         request = [*self._redactor.redact_messages(exchange.request)]

@@ -20,7 +20,7 @@ from rekindle.types import Message, Tokens
 
 from .exchange import (
     ChatStream,
-    Exchange,
+    ModelExchange,
     ResponseStream,
     convert_chat_request,
     convert_response_request,
@@ -50,7 +50,9 @@ def wrap(
     otherwise each conversation gets its own. `litellm` itself stays as it is: use what is returned.
     """
     calls = {
-        name: found for name in (*_CHAT_CALLS, *_RESPONSE_CALLS) if (found := _find(client, name))
+        name: found
+        for name in (*_CHAT_CALLS, *_RESPONSE_CALLS)
+        if (found := _find_call(client, name))
     }
     if not calls:
         kind = type(client).__name__
@@ -147,14 +149,14 @@ def _build_exchange(
     kwargs: Mapping[str, Any],
     read: Callable[[Any], Answer],
     answer: Any,
-) -> Exchange | None:
+) -> ModelExchange | None:
     if isinstance(request, Exception):
         raise request
     messages, model, tokens = read(answer)
     if not request and not messages:
         return None
     previous, id = kwargs.get("previous_response_id"), getattr(answer, "id", None)
-    return Exchange(
+    return ModelExchange(
         request,
         messages,
         str(model or kwargs.get("model") or "unknown"),
@@ -271,7 +273,7 @@ class _ModuleView:
         return getattr(self._module, name)
 
 
-def _find(client: Any, name: str) -> Callable[..., Any] | None:
+def _find_call(client: Any, name: str) -> Callable[..., Any] | None:
     found = client
     for part in name.split("."):
         if isinstance(client, ModuleType) and part == "chat":

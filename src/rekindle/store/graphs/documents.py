@@ -78,7 +78,7 @@ class Documents(StorePart):
                     tx.run(f"DELETE FROM graph_values WHERE {_PLACE}", place)
                 else:
                     times = _format_times(now, change.lifetime)
-                    data = _encode(change.value)
+                    data = _encode_value(change.value)
                     tx.run(_UPSERT + _KEEP_CREATED, (*place, times, data))
 
         self._write(write_changes)
@@ -86,7 +86,7 @@ class Documents(StorePart):
     def add(self, collection: str, place: DocumentPlace, value: Mapping[str, Any]) -> bool:
         """Store a document unless there is one in its place; return whether it was stored."""
         params = _build_params(collection, place)
-        times, data = _format_times(self._clock(), None), _encode(value)
+        times, data = _format_times(self._clock(), None), _encode_value(value)
         added = self._write(
             lambda tx: tx.run(f"{_UPSERT} NOTHING RETURNING 1", (*params, times, data))
         )
@@ -104,7 +104,7 @@ class Documents(StorePart):
                 f" ({' OR '.join('(namespace = ? AND channel = ?)' for _ in page)})"
                 f" AND {_EXPIRY_SQL} > ?",
                 (
-                    _name_collection(collection),
+                    _format_collection(collection),
                     *(text for one in page for text in _build_params(collection, one)[1:]),
                     _format_time(now),
                 ),
@@ -152,7 +152,7 @@ class Documents(StorePart):
             rows = self._select(
                 "SELECT namespace, channel, kind, data FROM graph_values WHERE thread = ?"
                 f" AND namespace IN ({', '.join('?' for _ in page)}) AND {_EXPIRY_SQL} > ?",
-                (_name_collection(collection), *page, _format_time(self._clock())),
+                (_format_collection(collection), *page, _format_time(self._clock())),
             )
             found += map(_row_to_document, rows)
         return found
@@ -173,7 +173,7 @@ class Documents(StorePart):
     def delete_expired(self, collection: str) -> int:
         """Delete the documents whose lifetime is over, and return their number."""
         sql = f"DELETE FROM graph_values WHERE thread = ? AND {_EXPIRY_SQL} <= ? RETURNING 1"
-        params = (_name_collection(collection), _format_time(self._clock()))
+        params = (_format_collection(collection), _format_time(self._clock()))
         return len(self._write(lambda tx: tx.run(sql, params)))
 
     def _renew(self, collection: str, documents: Iterable[Document]) -> None:
@@ -193,21 +193,21 @@ class Documents(StorePart):
 
 def matches_filter(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether the fields of a document meet all conditions."""
-    return all(_meets(value.get(name), condition) for name, condition in wanted.items())
+    return all(_matches_value(value.get(name), condition) for name, condition in wanted.items())
 
 
-def _meets(value: Any, condition: Any) -> bool:
+def _matches_value(value: Any, condition: Any) -> bool:
     if not isinstance(condition, Mapping):
         return value == condition
     fields: Mapping[str, Any] = condition
     if not any(name.startswith("$") for name in fields):
         return isinstance(value, Mapping) and all(
-            _meets(value.get(name), one) for name, one in fields.items()
+            _matches_value(value.get(name), one) for name, one in fields.items()
         )
-    return all(_compare(value, name, one) for name, one in fields.items())
+    return all(_compare_values(value, name, one) for name, one in fields.items())
 
 
-def _compare(value: Any, operator: str, operand: Any) -> bool:
+def _compare_values(value: Any, operator: str, operand: Any) -> bool:
     match operator:
         case "$eq":
             return value == operand
@@ -234,21 +234,21 @@ def _compare_order(value: Any, operator: str, operand: Any) -> bool:
     }[operator]
 
 
-def _encode(value: Mapping[str, Any]) -> bytes:
+def _encode_value(value: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except UnicodeEncodeError:  # lone surrogates, which only escapes can hold
         return json.dumps(value, default=str).encode()
 
 
-def _decode(data: bytes) -> Mapping[str, Any]:
+def _decode_value(data: bytes) -> Mapping[str, Any]:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
         return json.loads(data)
 
 
-def _name_collection(collection: str) -> str:
+def _format_collection(collection: str) -> str:
     # In an escaped name, four digits follow this character: no thread of a graph has such a name.
     return f"{ESCAPE}documents/{collection}"
 
@@ -265,14 +265,14 @@ def _parse_namespace(text: str) -> Namespace:
 
 def _build_params(collection: str, place: DocumentPlace) -> tuple[str, str, str]:
     return (
-        _name_collection(collection),
+        _format_collection(collection),
         _format_namespace(place.namespace),
         escape_text(place.key),
     )
 
 
 def _build_condition(collection: str, prefix: Namespace, now: float) -> tuple[str, list[str]]:
-    condition, params = "thread = ?", [_name_collection(collection)]
+    condition, params = "thread = ?", [_format_collection(collection)]
     if prefix:
         first = _format_namespace(prefix)
         condition += " AND namespace >= ? AND namespace < ?"
@@ -296,7 +296,7 @@ def _row_to_document(row: Row) -> Document:
     lifetime = kind[_EXPIRES.stop + 1 :]
     return Document(
         DocumentPlace(_parse_namespace(namespace), unescape_text(key)),
-        _decode(bytes(data)),
+        _decode_value(bytes(data)),
         float(kind[_CREATED]),
         float(kind[_UPDATED]),
         float(lifetime) if lifetime else None,
