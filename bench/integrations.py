@@ -40,8 +40,8 @@ OWN = {
     "strands": ("Strands", "FileSessionManager", "files, never flushed"),
 }
 NOTE = (
-    "`rekindle` flushes each commit (WAL, synchronous=FULL), as the SQLite backends of the frameworks do;"
-    " `rekindle, relaxed` leaves flushing to the system, as Strands' files do. LangGraph's turns include"
+    "`rekindle` flushes each commit (WAL, synchronous=FULL), as the SQLite backends of the frameworks"
+    " do; `rekindle, relaxed` leaves flushing to the system, as Strands' files do. LangGraph's turns include"
     " the graph's own work. Every adapter also writes a session that can be searched, with its index,"
     " except with `sessions=False`."
 )
@@ -105,7 +105,8 @@ def run(args: argparse.Namespace) -> None:
         "## In other frameworks",
         "",
         f"Milliseconds per turn, the median of {rounds} rounds of {turns} turns, and the ratio to the"
-        f" framework's own backend with its 95% interval. The ratio of `rekindle` must stay below {LIMIT:.2f}.",
+        " framework's own backend with its 95% interval."
+        f" The ratio of `rekindle` must stay below {LIMIT:.2f}.",
         "",
         NOTE,
         "",
