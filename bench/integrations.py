@@ -41,9 +41,9 @@ OWN = {
 }
 NOTE = (
     "`rekindle` flushes each commit (WAL, synchronous=FULL), as the SQLite backends of the frameworks"
-    " do; `rekindle, relaxed` leaves flushing to the system, as Strands' files do. LangGraph's turns include"
-    " the graph's own work. Every adapter also writes a session that can be searched, with its index,"
-    " except with `sessions=False`."
+    " do; `rekindle, relaxed` leaves flushing to the system, as the files of Strands do. Turns of"
+    " LangGraph include the graph's own work. Every adapter also writes a session that can be"
+    " searched, with its index, except with `sessions=False`."
 )
 
 
