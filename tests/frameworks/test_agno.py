@@ -14,7 +14,7 @@ from agno.metrics import MessageMetrics
 from agno.models.base import Model
 from agno.models.response import ModelResponse
 
-from rekindle import Store, open_store
+from rekindle import Message, Store, open_store
 from rekindle.integrations.agno import RekindleDb
 
 from .crash import run_until_killed
@@ -145,6 +145,25 @@ def test_a_run_that_is_stored_twice_counts_once(store: Store) -> None:
     before = (store.messages("trip"), store.session("trip").tokens)
     RekindleDb(store).upsert_run(run, "trip", "ada")
     assert (store.messages("trip"), store.session("trip").tokens) == before
+
+
+def test_records_are_kept_apart_from_other_sessions_and_deleted_ones(store: Store) -> None:
+    store.append(store.begin(id="trip"), Message("user", "of somebody else"))
+    ask(RekindleDb(store), "Hello")
+    assert len(store.messages("trip")) == 1
+    (record,) = store.recent(source="agno")
+    store.end(record, "done")
+    store.prune_session(record)  # by a person: Agno still has it
+    db = RekindleDb(store)
+    assert ask(db, "Again") == "3 messages"
+    (record,) = store.recent(source="agno")
+    assert [one.text for one in store.messages(record)][-2:] == ["Again", "3 messages"]
+    db.delete_session("trip")
+    assert ask(db, "Anew") == "1 messages"
+    assert [one.text for one in store.recent(source="agno") for one in store.messages(one)] == [
+        "Anew",
+        "1 messages",
+    ]
 
 
 def test_what_a_killed_process_stored_is_there(tmp_path: Path) -> None:

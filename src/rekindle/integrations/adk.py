@@ -175,7 +175,10 @@ class RekindleSessionService(BaseSessionService):
             session = store.begin(
                 id=ours, source=SOURCE, owner=user_id, user=app_name, cwd=os.getcwd()
             )
-            store.append(session, *messages)
+            try:
+                store.append(session, *messages)
+            except NotFound as error:
+                raise SessionNotFoundError(f"Session {place.key} was deleted: {error}") from None
 
     def _load_session(self, place: DocumentPlace, config: GetSessionConfig) -> AdkSession | None:
         ours = self._find_id(place)

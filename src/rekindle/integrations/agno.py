@@ -27,7 +27,7 @@ from rekindle.store.graphs.documents import Document, DocumentChange, DocumentPl
 from rekindle.types import Message, Tokens
 
 from .codecs.agno_messages import convert_run, read_tokens
-from .session_access import delete_session, open_default_store
+from .session_access import claim_session_id, delete_session, open_default_store
 
 SOURCE = "agno"
 COLLECTION = "agno"
@@ -38,6 +38,7 @@ _TYPES: dict[type, SessionType] = {
     TeamSession: SessionType.TEAM,
     WorkflowSession: SessionType.WORKFLOW,
 }
+_RECORDS = ("records",)
 _COUNTED = "counted_tokens"  # of a run, in its row
 _OPEN = ("PENDING", "RUNNING", "PAUSED")
 
@@ -54,6 +55,7 @@ class RekindleDb(JsonDb):
         self.store = found.store if isinstance(found, AsyncStore) else found
         super().__init__(db_path=self.store.location, **tables)
         self._documents = self.store.documents
+        self._records: dict[str, str] = {}  # our sessions, by those of Agno
         self._seen = local()  # the rows that a thread has read, by table
 
     # -- sessions
@@ -106,7 +108,12 @@ class RekindleDb(JsonDb):
             return False
         self._documents.put(COLLECTION, [DocumentChange(place, None)])
         self._delete_session_runs(session_id)
-        delete_session(self.store, session_id)
+        record = DocumentPlace(_RECORDS, session_id)
+        kept = self._documents.get(COLLECTION, [record]).get(record)
+        if kept is not None:
+            delete_session(self.store, str(kept.value["session"]))
+            self._documents.put(COLLECTION, [DocumentChange(record, None)])
+        self._records.pop(session_id, None)
         return True
 
     def delete_sessions(self, session_ids: list[str], user_id: str | None = None) -> None:
@@ -139,25 +146,58 @@ class RekindleDb(JsonDb):
         tokens = (read_tokens(data) if messages else None) or counted
         row[_COUNTED] = list(tokens)
 
-        def write() -> None:
+        used = Tokens(*(max(0, new - old) for new, old in zip(tokens, counted, strict=True)))
+
+        def write() -> str | None:
             self._documents.put(COLLECTION, [DocumentChange(place, row)])
-            if messages:
-                self._append(session_id, user_id, messages)
-            if tokens != counted:
-                used = Tokens(
-                    *(max(0, new - old) for new, old in zip(tokens, counted, strict=True))
-                )
-                self.store.add_usage(session_id, used, model=str(data.get("model") or "unknown"))
+            if not messages:
+                return None
+            id = self._append(session_id, user_id, messages)
+            if used != Tokens():
+                self.store.add_usage(id, used, model=str(data.get("model") or "unknown"))
+            return id
 
-        self.store.transaction(write)
+        record = self.store.transaction(write)
+        if record is not None:
+            self._records[session_id] = record
 
-    def _append(self, session_id: str, user_id: str | None, messages: list[Message]) -> None:
-        """Add the messages of a run to the session; those it has already are skipped by their ids."""
+    def _append(self, session_id: str, user_id: str | None, messages: list[Message]) -> str:
+        """Add the messages of a run to its record, and return the id of the record.
+
+        Those that it has already are skipped by their ids.
+        """
+        cached = self._records.get(session_id)
+        id = cached or self._find_record(session_id)
         try:
-            self.store.append(session_id, *messages)
+            self.store.append(id, *messages)
         except NotFound:
-            session = self.store.begin(id=session_id, source=SOURCE, owner=user_id, cwd=os.getcwd())
-            self.store.append(session, *messages)
+            if cached is not None:  # another process may have begun another one
+                id = self._find_record(session_id)
+            id = self._begin_record(session_id, id, user_id, messages)
+        return id
+
+    def _begin_record(
+        self, session_id: str, id: str, user_id: str | None, messages: list[Message]
+    ) -> str:
+        fields: Fields = {"source": SOURCE, "owner": user_id, "cwd": os.getcwd()}
+        try:
+            self.store.append(self.store.begin(id=id, **fields), *messages)
+        except NotFound:  # a person deleted it: go on in another one
+            id = self._claim_record(session_id)
+            self.store.append(self.store.begin(id=id, **fields), *messages)
+        return id
+
+    def _find_record(self, session_id: str) -> str:
+        """Return the id of the session that records one of Agno, which may have it or one like it."""
+        place = DocumentPlace(_RECORDS, session_id)
+        found = self._documents.get(COLLECTION, [place]).get(place)
+        return self._claim_record(session_id) if found is None else str(found.value["session"])
+
+    def _claim_record(self, session_id: str) -> str:
+        place = DocumentPlace(_RECORDS, session_id)
+        id = claim_session_id(self.store, COLLECTION, session_id)
+        self._documents.put(COLLECTION, [DocumentChange(place, {"session": id})])
+        return id
 
     def _get_session_runs_data(self, session_id: str) -> list[Fields]:
         found = self._documents.load(COLLECTION, [(self.runs_table_name, session_id)])

@@ -211,7 +211,10 @@ class RekindleSessionRepository(SessionRepository):
             self.store.append(ours, *messages)
         except NotFound:
             session = self.store.begin(id=ours, source=SOURCE, owner=self._owner, cwd=os.getcwd())
-            self.store.append(session, *messages)
+            try:
+                self.store.append(session, *messages)
+            except NotFound as error:
+                raise SessionException(f"Session {ours} was deleted: {error}") from None
 
 
 class RekindleSessionManager(RepositorySessionManager):

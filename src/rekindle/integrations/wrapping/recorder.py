@@ -74,51 +74,44 @@ class ExchangeRecorder:
     def _write(self, exchange: ModelExchange) -> None:
         if self._store is None:
             self._store = self._open_store()
-        request = [*self._redactor.redact_messages(exchange.request)]
-        answer = [*self._redactor.redact_messages(exchange.answer)]
-        session, known = self._find_session(self._store, request, exchange.previous)
-        new = [*request[known:], *answer]
+        chain = _hash_chain(exchange.request)
+        session, known = self._find_session(self._store, exchange, chain)
+        new = [*exchange.request[known:], *exchange.answer]
         if new:
-            self._store.append(session, *new)
+            self._store.append(session, *self._redactor.redact_messages(new))
         if exchange.tokens.total:
             self._store.add_usage(session, exchange.tokens, model=exchange.model)
-        if self._session is None:
-            self._remember(_hash_chain([*request, *answer])[-1], session.id)
+        self._remember(_hash_chain([*exchange.request, *exchange.answer])[-1], session.id)
         if exchange.id is not None:
             self._remember(f"id:{exchange.id}", session.id)
 
     def _find_session(
-        self, store: Store, request: Sequence[Message], previous: str | None
+        self, store: Store, exchange: ModelExchange, chain: Sequence[str]
     ) -> tuple[Session, int]:
         """Return the session to write to, and how many messages of the request it has."""
-        if self._session is not None:
-            return self._open_named(store, request, self._session, previous is not None)
-        if previous is not None:
-            id, known = self._ends.get(f"id:{previous}"), 0
+        known, id = 0, self._session
+        if exchange.previous is not None:
+            id = id or self._ends.get(f"id:{exchange.previous}")
         else:
-            chain = _hash_chain(request)
             known = next((n for n in range(len(chain), 0, -1) if chain[n - 1] in self._ends), 0)
-            id = self._ends.pop(chain[known - 1]) if known else None
+            id = self._ends.pop(chain[known - 1]) if known else id
         try:
             if id is not None:
-                return store.session(id), known
-        except NotFound:  # deleted meanwhile: begin with the whole conversation
+                session = store.session(id, owner=self._owner)
+                if not known and exchange.previous is None:
+                    known = self._count_stored(store, id, exchange.request)
+                return session, known
+        except NotFound:  # not yet there, or deleted meanwhile
             pass
-        return self._begin(store, None), 0
+        return self._begin(store, self._session), 0
 
-    def _open_named(
-        self, store: Store, request: Sequence[Message], id: str, continues: bool
-    ) -> tuple[Session, int]:
-        try:
-            session = store.session(id, owner=self._owner)
-            stored = store.messages(id)
-        except NotFound:
-            return self._begin(store, id), 0
-        if continues:
-            return session, 0
-        pairs = zip(stored, request, strict=False)
+    def _count_stored(self, store: Store, id: str, request: Sequence[Message]) -> int:
+        """Return how many messages of a request an earlier process has stored."""
+        stored = store.messages(id)
+        redacted = self._redactor.redact_messages(request[: len(stored)])
+        pairs = zip(stored, redacted, strict=False)
         same = [make_key(one) == make_key(other) for one, other in pairs]
-        return session, same.index(False) if False in same else len(same)
+        return same.index(False) if False in same else len(same)
 
     def _begin(self, store: Store, id: str | None) -> Session:
         title, self._title = self._title, None
