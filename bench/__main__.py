@@ -15,6 +15,7 @@ from . import (
     growth,
     hooks,
     importing,
+    integrations,
     judging,
     learning,
     matrix,
@@ -71,6 +72,9 @@ def parse() -> argparse.Namespace:
     matrix.add_arguments(commands.add_parser("matrix", help="many rooms through a real Synapse"))
     sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
+    integrations.add_arguments(
+        commands.add_parser("integrations", help="turns in other frameworks")
+    )
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
     sandbox.add_arguments(commands.add_parser("sandbox", help="start of a confined command"))
     schedule.add_arguments(commands.add_parser("schedule", help="idle cost and delay of jobs"))
@@ -152,6 +156,7 @@ if __name__ == "__main__":
             "hooks": hooks,
             "redact": redaction,
             "refresh": refresh,
+            "integrations": integrations,
             "learn": learning,
             "matrix": matrix,
             "picker": picker,

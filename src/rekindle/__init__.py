@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway, GatewayOptions
+    from rekindle.integrations.wrapping.wrapper import wrap
     from rekindle.learning.build import build_template
     from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.notes.learner import learn_from_sessions
@@ -203,6 +204,7 @@ __all__ = [
     "recall_at_start",
     "run_turn",
     "to_json_value",
+    "wrap",
 ]
 
 _NAMES = {  # by module
@@ -236,6 +238,7 @@ _NAMES = {  # by module
     "platforms": "Platform PlatformMessage",
     "gateway.context": "GatewayContext",
     "gateway.gateway": "Gateway GatewayOptions",
+    "integrations.wrapping.wrapper": "wrap",
     "redaction.redactor": "Redactor",
     "analytics.insights": "Insights compute_insights",
     "learning.verdicts.judged_sessions": "iter_judged_sessions",

@@ -119,12 +119,12 @@ _PREFIXES = """
 """
 VERBS, PREFIXES = frozenset(_VERBS.split()), frozenset(_PREFIXES.split())
 BACK_UP = "back_up"  # a verb of two words
-# Python's own protocols, and those of LangGraph's checkpointers for asyncio.
+# Python's own protocols, and those of the frameworks whose classes ours extend.
 DICTATED = {
     "fileno", "_asdict", "aget_tuple", "alist", "aput", "aput_writes", "adelete_thread",
-    "adelete_for_runs", "acopy_thread", "aprune",
+    "adelete_for_runs", "acopy_thread", "aprune", "batch", "abatch", "upsert_session", "upsert_run",
 }  # fmt: skip
-SINGLE_WORDS = {"main", "register", "connect"}  # entry points: a program, a group, a platform
+SINGLE_WORDS = {"main", "register", "connect", "wrap"}  # a program, a group, a platform, a client
 
 
 class Function(NamedTuple):

@@ -38,6 +38,7 @@ from rekindle.store.graphs.checkpoints import (
 )
 
 from .langgraph_sessions import ThreadSessions
+from .langgraph_store import RekindleStore as RekindleStore
 
 _EMPTY = GraphValue("empty", b"")
 _LIST_PAGE = 16

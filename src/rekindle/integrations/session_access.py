@@ -9,6 +9,7 @@ from rekindle.config import load_config
 from rekindle.errors import NotFound
 from rekindle.store import Store, open_store
 from rekindle.store.async_store import AsyncStore
+from rekindle.store.graphs.documents import DocumentPlace
 from rekindle.types import Message, Session, Tokens
 
 
@@ -91,3 +92,22 @@ class SessionAccess:
                 title=self._title,
                 cwd=os.getcwd(),
             )
+
+
+def claim_session_id(store: Store, collection: str, wanted: str) -> str:
+    """Return the id for a new session: the wanted one, or one like it if that is taken.
+
+    Two users of a framework may give their sessions the same id. Call it in a transaction.
+    """
+    id = wanted or "session"
+    is_taken = bool(store.find_sessions([id]))
+    while is_taken or not store.documents.add(collection, DocumentPlace(("ids",), id), {}):
+        id, is_taken = f"{wanted}~{os.urandom(4).hex()}", False
+    return id
+
+
+def delete_session(store: Store, id: str) -> None:
+    """Delete a session that may be active or not stored at all; it can be restored for some days."""
+    with suppress(NotFound):
+        store.end(id, "deleted")
+        store.prune_session(id)

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.session_leases import SessionLeases
     from rekindle.store.excerpts import Excerpts
     from rekindle.store.graphs.checkpoints import GraphCheckpoints
+    from rekindle.store.graphs.documents import Documents
     from rekindle.store.learning.call_columns import CallReader
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
@@ -824,6 +825,13 @@ class Store:
         from rekindle.store.graphs.checkpoints import GraphCheckpoints
 
         return GraphCheckpoints(self._engine, self._write, self._clock)
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The documents that frameworks keep beside sessions."""
+        from rekindle.store.graphs.documents import Documents
+
+        return Documents(self._engine, self._write, self._clock)
 
     @cached_property
     def call_columns(self) -> CallReader:

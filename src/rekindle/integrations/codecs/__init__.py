@@ -1,0 +1,1 @@
+"""Messages of other frameworks as ours, and back without loss."""

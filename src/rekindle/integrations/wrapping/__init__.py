@@ -1,0 +1,1 @@
+"""Record the calls of model clients as sessions."""
