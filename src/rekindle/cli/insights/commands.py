@@ -25,6 +25,7 @@ from rekindle.cli.session_choice import (
 from rekindle.cli.store_access import open_for_reading
 
 from .loading import LoadedInsights, learn_new_sessions, load_insights, to_json
+from .mapping import JobsOption, SchedulerOption, open_work_mapper
 from .selection import disable_gc, judge_selection, judge_session
 
 if TYPE_CHECKING:
@@ -133,13 +134,16 @@ def show_insights(
         typer.Option("--statistics", help="Rates by tool, model and length, with tested claims."),
     ] = False,
     html: HtmlOption = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what sessions cost, what keeps failing in them, and what mended it.
 
     In the folder of a project with sessions, only those of the project count, unless you pass --all or
-    project=NAME. The page of --html contains the statistics too.
+    project=NAME. The page of --html contains the statistics too. Sessions that are new are judged on
+    all cores, or with --scheduler on a Dask cluster.
 
     \b
     Examples:
@@ -147,17 +151,23 @@ def show_insights(
       rekindle insights --all since=2026-01-01
       rekindle insights --html insights.html
       rekindle insights --statistics source=claude-code
+      rekindle insights --all --scheduler tcp://10.0.0.5:8786
     """
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
-    with open_for_reading() as store, disable_gc():
+    with (
+        open_work_mapper(jobs, scheduler) as mapper,
+        open_for_reading() as store,
+        disable_gc(),
+    ):
         terms = parse_filter(where, owner)
         if html is not None or not statistics:
-            learn_new_sessions(store)
+            learn_new_sessions(store, mapper)
         selection = select_sessions(store, terms, every=all)
         found = load_insights(
             store,
             selection,
+            mapper,
             with_overview=html is not None or not statistics,
             with_statistics=html is not None or statistics,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,14 @@ from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
 from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
-from rekindle.learning.verdicts.judged_sessions import judge_sessions, load_judged_session
+from rekindle.learning.verdicts.judged_sessions import judge_sessions
+from rekindle.learning.verdicts.session_readers import (
+    SessionReader,
+    StoreReader,
+    can_reach_store,
+    load_sessions,
+)
+from rekindle.parallel import SERIAL, ChunkMapper, group_items
 from rekindle.projects import (
     FOLDER_PREFIX,
     choose_project,
@@ -29,7 +37,7 @@ from rekindle.projects import (
     normalize_folder,
     normalize_remote,
 )
-from rekindle.store import Store
+from rekindle.store import Filter, Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
 
@@ -39,6 +47,7 @@ Progress = Callable[[int, int], None]
 
 VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
 SESSIONS_PER_COMMIT = 50
+SECONDS_PER_MESSAGE = 150e-6  # roughly, to read a message and to observe it
 LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
 # Texts in the role of the user that no user wrote.
 _GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
@@ -69,12 +78,29 @@ class LoadedSession(NamedTuple):
     calls: Sequence[ObservedCall]
 
 
+class ObservingWork(NamedTuple):
+    """Sessions that are to be observed."""
+
+    reader: SessionReader
+    sessions: Sequence[UnobservedSession]
+
+
+class ObservationResult(NamedTuple):
+    """The observation of a session, encoded, and what it says about the project of its folder."""
+
+    session: UnobservedSession
+    data: bytes
+    remotes: Sequence[str]
+    paths: Sequence[str]
+
+
 def learn_from_sessions(
     store: Store,
     *,
     limit: int | None = None,
     only: Collection[str] | None = None,
     progress: Progress | None = None,
+    mapper: ChunkMapper = SERIAL,
 ) -> LearnReport:
     """Observe sessions that are new or have changed, and renew the playbooks of their projects.
 
@@ -83,36 +109,43 @@ def learn_from_sessions(
     waiting = store.observations.find_stale(VERSION)
     if only is not None:
         waiting = [one for one in waiting if one.id in only]
-    elif limit is None:
-        judge_sessions(store)  # many together, which is faster than one by one
     if limit is not None:
         waiting = waiting[-limit:]
+    if limit is None and only is None:
+        judge_sessions(store, Filter(archived=None), mapper=mapper)
+    else:
+        for one in waiting:
+            judge_sessions(store, session=one.id)
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
     batch: list[tuple[UnobservedSession, bytes]] = []
-    for number, one in enumerate(waiting):
-        try:
-            observation = observe_stored_session(store, one)
-        except NotFound:
-            continue  # deleted meanwhile
-        batch.append((one, _encode(observation)))
-        if one.cwd:
-            remotes = [normalize_remote(one.repository or ""), *observation.remotes]
-            evidence = folders.setdefault(one.cwd, FolderEvidence(Counter(), set()))
-            evidence.remotes.update(key for key in remotes if key)
-            evidence.paths.update(list_paths(observation))
-        if one.project:
-            touched.add(one.project)
+    done = 0
+    for observed in _observe_all(store, waiting, mapper):
+        for one in observed:
+            batch.append((one.session, one.data))
+            _add_evidence(folders, one)
+            if one.session.project:
+                touched.add(one.session.project)
         if len(batch) >= SESSIONS_PER_COMMIT:
             store.observations.save(VERSION, batch)
             batch = []
+        done += len(observed)
         if progress:
-            progress(number + 1, len(waiting))
+            progress(done, len(waiting))
     store.observations.save(VERSION, batch)
     touched |= _assign_projects(store, folders)
     for project in sorted(touched):
         renew_playbook(store, project)
     return LearnReport(len(waiting), tuple(sorted(touched)))
+
+
+def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) -> None:
+    session = one.session
+    if session.cwd:
+        remotes = [normalize_remote(session.repository or ""), *one.remotes]
+        evidence = folders.setdefault(session.cwd, FolderEvidence(Counter(), set()))
+        evidence.remotes.update(key for key in remotes if key)
+        evidence.paths.update(one.paths)
 
 
 def renew_playbook(store: Store, project: str) -> None:
@@ -164,19 +197,53 @@ def decode_observations(
 # ── observing
 
 
-def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObservation:
-    """Observe a session of the store."""
-    loaded = load_session(store, one.id)
-    return observe_session(
-        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
-    )
+def _observe_all(
+    store: Store, waiting: Sequence[UnobservedSession], mapper: ChunkMapper
+) -> Iterator[list[ObservationResult]]:
+    reader = StoreReader(store)
+    chunks = [
+        chunk._replace(work=ObservingWork(reader, chunk.work))
+        for chunk in group_items(
+            waiting,
+            lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),
+            lambda one: f"session {one.id}",
+            workers=mapper.workers,
+        )
+    ]
+    prepare = None if can_reach_store(mapper, store) else _load_work
+    return mapper.map_chunks(observe_chunk, chunks, prepare=prepare)
+
+
+def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
+    """Observe some sessions whose calls are judged; those deleted meanwhile are left out."""
+    found: list[ObservationResult] = []
+    for one in work.sessions:
+        with suppress(NotFound):
+            loaded = read_session(work.reader, one.id)
+            observation = observe_session(
+                one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
+            )
+            paths = tuple(list_paths(observation)) if one.cwd else ()
+            found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))
+    return found
+
+
+def _load_work(work: ObservingWork) -> ObservingWork:
+    wanted = [(one.id, 0) for one in work.sessions]
+    return work._replace(reader=load_sessions(work.reader, wanted, with_verdicts=True))
 
 
 def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
-    messages = store.messages(id)
+    judge_sessions(store, session=id)
+    return read_session(StoreReader(store), id)
+
+
+def read_session(reader: SessionReader, id: str) -> LoadedSession:
+    """Read a session's request and its calls with their stored verdicts and results."""
+    messages = list(reader.iter_messages(id))
     said = [UserTurn(one.position or 0, one.text) for one in messages if is_said(one)]
-    judged = load_judged_session(store, id)
+    judged = reader.load_judged(id)
     verdicts = {(one.position, one.number): one for one in judged.calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
     calls = list(_iter_calls(messages, verdicts, results))
