@@ -12,6 +12,7 @@ from .usage import get_offset, load_price_list
 
 if TYPE_CHECKING:
     from datetime import date
+    from pathlib import Path
 
     from rekindle.analytics.insights import Insights
     from rekindle.analytics.outcome_rates import OutcomeRate
@@ -58,6 +59,26 @@ def load_insights(
     if with_statistics:
         statistics = summarize_sample(sample)._replace(outcomes=outcomes)
     return LoadedInsights(len(sessions), overview, statistics)
+
+
+def load_archive_insights(folder: Path, where: Filter) -> LoadedInsights:
+    """Sum up the sessions of an archive in Parquet."""
+    import time
+
+    from rekindle.analytics.insights import summarize_sample
+    from rekindle.analytics.outcome_rates import summarize_outcomes
+    from rekindle.analytics.sample import collect_sample
+    from rekindle.transcripts.parquet.reader import open_archive
+
+    sessions: list[Session] = []
+    with open_archive(folder, time.time()) as archive:
+        if where.project is not None:
+            scope = archive.load_projects().find_named_scope(where.project)
+            where = where._replace(project=None, projects=scope.keys)
+        sample = collect_sample(_keep_sessions(archive.iter_judged_sessions(where), sessions))
+        outcomes = summarize_outcomes(archive.count_outcomes(where)) if sessions else ()
+    statistics = summarize_sample(sample)._replace(outcomes=outcomes)
+    return LoadedInsights(len(sessions), None, statistics)
 
 
 def learn_new_sessions(store: Store, mapper: ChunkMapper) -> None:
