@@ -4,7 +4,7 @@
     FOLDER/calls/month=2026-01/part.parquet
     FOLDER/messages/month=2026-01/part.parquet
 
-All rows of a session are in the month in which it started (UTC). Texts are escaped as in the store, since
+All rows of a session are in the month in which it started (UTC). Texts are escaped as in the store:
 Parquet has no lone surrogates either.
 """
 

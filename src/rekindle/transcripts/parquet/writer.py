@@ -1,8 +1,8 @@
 """Write sessions to Parquet files, a month at a time.
 
 A file appears only once it is complete. A month whose sessions have not changed is not written again, so
-an export that was interrupted goes on where it was; sessions in the files that are no longer in the store
-stay there.
+an export that was interrupted goes on where it was. Sessions in the files that are no longer in the
+store stay there.
 """
 
 from __future__ import annotations
