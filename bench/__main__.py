@@ -18,6 +18,7 @@ from . import (
     judging,
     learning,
     matrix,
+    parallel,
     picker,
     processes,
     recall,
@@ -69,6 +70,9 @@ def parse() -> argparse.Namespace:
     )
     learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
     matrix.add_arguments(commands.add_parser("matrix", help="many rooms through a real Synapse"))
+    parallel.add_arguments(
+        commands.add_parser("parallel", help="one process, a pool, and a Dask cluster")
+    )
     sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
@@ -154,6 +158,7 @@ if __name__ == "__main__":
             "refresh": refresh,
             "learn": learning,
             "matrix": matrix,
+            "parallel": parallel,
             "picker": picker,
             "sums": sums,
             "processes": processes,
