@@ -134,8 +134,9 @@ class DaskCluster:
 
         try:
             return future.result()
-        except KilledWorker:
-            raise make_error(name, describe_lost_worker(4)) from None
+        except KilledWorker as error:
+            attempts = int(getattr(error, "allowed_failures", 3)) + 1
+            raise make_error(name, describe_lost_worker(attempts)) from None
         except CancelledError:
             raise SchedulerUnreachable(
                 f"Lost the connection to the Dask scheduler at {self._address}."
