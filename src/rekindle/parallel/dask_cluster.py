@@ -78,7 +78,7 @@ class DaskCluster:
         done: set[int] = set()
         futures: dict[int, Any] = {}
         run = uuid.uuid4().hex
-        in_flight = count_in_flight(chunks, self.workers)
+        in_flight = count_in_flight(chunks, self.workers, prepare)
         sent = 0
         try:
             for number, chunk in enumerate(chunks):
@@ -101,7 +101,7 @@ class DaskCluster:
         """Return whether all workers see the same file under this path."""
         if path not in self._files:
             here = identify_file(path)
-            found: dict[str, object] = self._client.run(identify_file, path)
+            found: dict[str, object] = self._client.run(identify_file, path, on_error="return")
             self._files[path] = here is not None and all(one == here for one in found.values())
         return self._files[path]
 

@@ -91,7 +91,7 @@ class ProcessPool:
         self._start_threads()
         answers: SimpleQueue[_Answer] = SimpleQueue()
         is_abandoned = threading.Event()
-        in_flight = count_in_flight(chunks, self.workers)
+        in_flight = count_in_flight(chunks, self.workers, prepare)
         waiting: dict[int, bytes | TaskFailure] = {}
         sent = 0
         try:

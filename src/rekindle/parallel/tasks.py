@@ -12,6 +12,7 @@ from .chunks import Chunk
 
 MAX_ATTEMPTS = 3  # a chunk that ends its worker as often is not tried again
 CHUNKS_IN_FLIGHT = 8  # per worker: enough that none waits while results are stored
+LOADED_CHUNKS_IN_FLIGHT = 2  # with the texts of their sessions, which take memory
 
 Prepare = Callable[[Any], Any]
 
@@ -115,6 +116,7 @@ def describe_lost_worker(attempts: int) -> str:
     return f"its worker died {attempts} times (out of memory?)"
 
 
-def count_in_flight(chunks: Sequence[object], workers: int) -> int:
+def count_in_flight(chunks: Sequence[object], workers: int, prepare: Prepare | None) -> int:
     """Return how many chunks may be under way or wait for their turn to be delivered."""
-    return min(len(chunks), CHUNKS_IN_FLIGHT * max(1, workers))
+    per_worker = CHUNKS_IN_FLIGHT if prepare is None else LOADED_CHUNKS_IN_FLIGHT
+    return min(len(chunks), per_worker * max(1, workers))

@@ -7,8 +7,9 @@ into the chunk.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from rekindle.errors import NotFound
@@ -64,10 +65,28 @@ class StoreReader:
         return {id: one.data for id, one in found.items()}
 
 
-@cache
+_open_readers: dict[tuple[StoreAddress, tuple[int, int] | None], StoreReader] = {}
+_lock = Lock()  # a worker of Dask may have several threads
+
+
 def open_reader(address: StoreAddress) -> StoreReader:
-    """Return the reader of a store, opened once in each worker."""
-    return StoreReader(address.open_readonly())
+    """Return the reader of a store, opened once in each worker, and again if the file was replaced."""
+    key = address, _identify_file(address)
+    with _lock:
+        if key not in _open_readers:
+            _open_readers.clear()  # a worker that serves many stores keeps one open
+            _open_readers[key] = StoreReader(address.open_readonly())
+        return _open_readers[key]
+
+
+def _identify_file(address: StoreAddress) -> tuple[int, int] | None:
+    if address.file is None:
+        return None
+    try:
+        found = os.stat(address.file)
+    except OSError:
+        return None  # opening it says why
+    return found.st_dev, found.st_ino
 
 
 class LoadedSessions(NamedTuple):

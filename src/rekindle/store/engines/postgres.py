@@ -134,7 +134,9 @@ class PostgresEngine:
 
     def _connect(self) -> Connection:
         connection = psycopg.connect(
-            self.target, connect_timeout=max(2, int(self._busy_seconds)), application_name="rekindle"
+            self.target,
+            connect_timeout=max(2, int(self._busy_seconds)),
+            application_name="rekindle",
         )
         milliseconds = int(self._busy_seconds * 1000)
         commit = "on" if self._durability == "full" else "off"
