@@ -14,12 +14,13 @@ from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
-from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
 from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
 from rekindle.learning.verdicts.session_readers import (
+    LoadedSessions,
     SessionReader,
     StoreReader,
     can_reach_store,
@@ -48,6 +49,7 @@ Progress = Callable[[int, int], None]
 VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
 SESSIONS_PER_COMMIT = 50
 SECONDS_PER_MESSAGE = 150e-6  # roughly, to read a message and to observe it
+SECONDS_PER_PLAYBOOK_SESSION = 0.5e-3
 LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
 # Texts in the role of the user that no user wrote.
 _GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
@@ -134,8 +136,7 @@ def learn_from_sessions(
             progress(done, len(waiting))
     store.observations.save(VERSION, batch)
     touched |= _assign_projects(store, folders)
-    for project in sorted(touched):
-        renew_playbook(store, project)
+    _renew_playbooks(store, touched, mapper)
     return LearnReport(len(waiting), tuple(sorted(touched)))
 
 
@@ -148,14 +149,60 @@ def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) ->
         evidence.paths.update(one.paths)
 
 
-def renew_playbook(store: Store, project: str) -> None:
-    """Build the playbook of a project from the observations of its newest sessions."""
-    observations = load_observations(store, project)
-    wishes = _collect_wishes(store, observations)
-    save_playbook(store, project, build_playbook(observations, wishes))
+class PlaybookWork(NamedTuple):
+    """Projects whose playbooks are to be built."""
+
+    reader: SessionReader
+    projects: Sequence[str]
 
 
-def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) -> list[Wish]:
+def _renew_playbooks(store: Store, projects: Collection[str], mapper: ChunkMapper) -> None:
+    """Build the playbooks of projects from the observations of their newest sessions."""
+    if not projects:
+        return
+    counts = {project: count for project, count, _ in store.observations.list_projects()}
+    reader = StoreReader(store)
+    chunks = [
+        chunk._replace(work=PlaybookWork(reader, chunk.work))
+        for chunk in group_items(
+            sorted(projects),
+            lambda one: SECONDS_PER_PLAYBOOK_SESSION * min(counts.get(one, 0) + 1, MAX_SESSIONS),
+            lambda one: f"project {one}",
+            workers=mapper.workers,
+        )
+    ]
+    prepare = None if can_reach_store(mapper, store) else _load_playbook_work
+    for built in mapper.map_chunks(build_playbook_chunk, chunks, prepare=prepare):
+        for project, playbook in built:
+            save_playbook(store, project, playbook)
+
+
+def build_playbook_chunk(work: PlaybookWork) -> list[tuple[str, Playbook]]:
+    """Build the playbooks of some projects."""
+    found: list[tuple[str, Playbook]] = []
+    for project in work.projects:
+        observations = _read_newest(work.reader, project)
+        wishes = _collect_wishes(work.reader, observations)
+        found.append((project, build_playbook(observations, wishes)))
+    return found
+
+
+def _load_playbook_work(work: PlaybookWork) -> PlaybookWork:
+    newest: dict[str, list[bytes]] = {}
+    texts: dict[tuple[str, int], str] = {}
+    for project in work.projects:
+        newest[project] = work.reader.load_newest(project, VERSION, MAX_SESSIONS)
+        for one in map(_decode_observation, newest[project]):
+            for wish in one.wishes:
+                texts[one.session, wish.position] = work.reader.load_text(
+                    one.session, wish.position
+                )
+    return work._replace(reader=LoadedSessions(newest=newest, texts=texts))
+
+
+def _collect_wishes(
+    reader: SessionReader, observations: Sequence[SessionObservation]
+) -> list[Wish]:
     sessions = [
         WishSession(one.session, one.started, one.words, one.wishes)
         for one in observations
@@ -173,17 +220,16 @@ def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) ->
         hashed = hash_words(word)
         return bool(hashed) and hashed <= names
 
-    def load_text(session: str, position: int) -> str:
-        found = store.messages(session, after=position - 1, limit=1)
-        return found[0].text if found else ""
-
-    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), load_text)
+    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), reader.load_text)
 
 
 def load_observations(store: Store, project: str) -> list[SessionObservation]:
     """Return the observations of a project's newest sessions."""
-    found = store.observations.load_newest(project, VERSION, MAX_SESSIONS)
-    return [_decode_observation(data) for data in found]
+    return _read_newest(StoreReader(store), project)
+
+
+def _read_newest(reader: SessionReader, project: str) -> list[SessionObservation]:
+    return list(map(_decode_observation, reader.load_newest(project, VERSION, MAX_SESSIONS)))
 
 
 def decode_observations(

@@ -36,6 +36,14 @@ class SessionReader(Protocol):
         """Return the stored observations of sessions, by session."""
         ...
 
+    def load_newest(self, project: str, version: str, limit: int) -> list[bytes]:
+        """Return the observations of a project's newest sessions, newest first."""
+        ...
+
+    def load_text(self, session: str, position: int) -> str:
+        """Return the text of a message, empty if it is gone."""
+        ...
+
 
 class StoreReader:
     """Reads from a store; what is sent to a worker is its address alone."""
@@ -63,6 +71,15 @@ class StoreReader:
         """Return the stored observations of sessions, by session."""
         found = self._store.observations.load_sessions(sessions, version)
         return {id: one.data for id, one in found.items()}
+
+    def load_newest(self, project: str, version: str, limit: int) -> list[bytes]:
+        """Return the observations of a project's newest sessions, newest first."""
+        return self._store.observations.load_newest(project, version, limit)
+
+    def load_text(self, session: str, position: int) -> str:
+        """Return the text of a message, empty if it is gone."""
+        found = self._store.messages(session, after=position - 1, limit=1)
+        return found[0].text if found else ""
 
 
 _open_readers: dict[tuple[StoreAddress, tuple[int, int] | None], StoreReader] = {}
@@ -92,9 +109,11 @@ def _identify_file(address: StoreAddress) -> tuple[int, int] | None:
 class LoadedSessions(NamedTuple):
     """Sessions that travel with the work on them."""
 
-    messages: Mapping[str, Sequence[tuple[Any, ...]]]
-    judged: Mapping[str, JudgedSession]
-    observations: Mapping[str, bytes]
+    messages: Mapping[str, Sequence[tuple[Any, ...]]] = {}
+    judged: Mapping[str, JudgedSession] = {}
+    observations: Mapping[str, bytes] = {}
+    newest: Mapping[str, Sequence[bytes]] = {}  # observations, by project
+    texts: Mapping[tuple[str, int], str] = {}
 
     def iter_messages(self, session: str, since: int = 0) -> Iterator[Message]:
         """Yield the messages of a session; those before `since` were not loaded."""
@@ -112,6 +131,14 @@ class LoadedSessions(NamedTuple):
         """Return the observations of sessions, by session."""
         return {id: self.observations[id] for id in sessions if id in self.observations}
 
+    def load_newest(self, project: str, version: str, limit: int) -> list[bytes]:
+        """Return the observations of a project's newest sessions, newest first."""
+        return [*self.newest[project]]
+
+    def load_text(self, session: str, position: int) -> str:
+        """Return the text of a message."""
+        return self.texts[session, position]
+
 
 def load_sessions(
     reader: SessionReader, sessions: Iterable[tuple[str, int]], *, with_verdicts: bool
@@ -126,7 +153,7 @@ def load_sessions(
                 judged[id] = reader.load_judged(id)
         except NotFound:
             continue  # deleted meanwhile
-    return LoadedSessions(messages, judged, {})
+    return LoadedSessions(messages, judged)
 
 
 def can_reach_store(mapper: ChunkMapper, store: Store) -> bool:
