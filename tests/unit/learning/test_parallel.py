@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from rekindle import Message, Store, open_store
-from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.notes.learner import VERSION, learn_from_sessions
 from rekindle.learning.notes.replay import UNFINISHED_FOLDER, replay_projects
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
 from rekindle.learning.verdicts.session_outcomes import judge_outcomes
@@ -99,17 +99,21 @@ def test_the_results_are_the_same_everywhere(
 
 def test_a_session_that_is_deleted_meanwhile_is_left_out(original: Path, tmp_path: Path) -> None:
     class DeletingMapper(StorelessMapper):
+        calls = 0
+
         def map_chunks(
             self, function: Any, chunks: Sequence[Any], *, prepare: Prepare | None = None
         ) -> Iterator[Any]:
-            if store.count_sessions() > 10:
-                store.prune_session("s1")
-                store.prune_session("s2")
+            store.prune_session(f"s{self.calls}")
+            self.calls += 1
             return super().map_chunks(function, chunks, prepare=prepare)
 
     shutil.copy(original, tmp_path / "a.db")
     with open_store(tmp_path / "a.db", active_seconds=0) as store:
-        assert learn_from_sessions(store, mapper=DeletingMapper()).projects
+        judge_outcomes(store, mapper=DeletingMapper())
+        learn_from_sessions(store, mapper=DeletingMapper())
+        found = store.observations.load_sessions([f"s{n}" for n in range(16)], VERSION)
+    assert sorted(found) == sorted(f"s{n}" for n in range(3, 16))
 
 
 def test_a_replay_goes_on_where_it_was(

@@ -19,7 +19,7 @@ from .session_readers import SessionReader, StoreReader, can_reach_store, load_s
 Progress = Callable[[int, int], None]
 
 RULES_VERSION = str(JUDGE_VERSION)
-SECONDS_PER_MESSAGE = 100e-6  # roughly, to read a message and to judge its calls
+SECONDS_PER_MESSAGE = 30e-6  # roughly, to read a message and to judge its calls
 CALLS_PER_COMMIT = 2_000  # calls written per transaction
 _NO_FILTER = Filter()
 

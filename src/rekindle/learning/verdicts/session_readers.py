@@ -56,10 +56,12 @@ class StoreReader:
 
     def iter_messages(self, session: str, since: int = 0) -> Iterator[Message]:
         """Yield the messages of a session from a position on."""
-        after = since - 1
-        while page := self._store.messages(session, after=after, limit=PAGE_SIZE):
+        after, page = since - 1, self._store.messages(session, after=since - 1, limit=PAGE_SIZE)
+        while page:
             yield from page
-            after = page[-1].position or 0
+            after = page[-1].position or after
+            is_last = len(page) < PAGE_SIZE
+            page = [] if is_last else self._store.messages(session, after=after, limit=PAGE_SIZE)
 
     def load_judged(self, session: str) -> JudgedSession:
         """Return a session with the stored verdicts on its calls."""
