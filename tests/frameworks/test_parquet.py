@@ -99,7 +99,8 @@ def test_every_session_is_in_the_files_of_its_month_for_its_owner_alone(command:
     assert months[:2] == ["month=2026-01", "month=2026-02"]
     assert len(months) == 3  # the fork is of today
     for table in TABLES:
-        assert set(read_ids(folder, table)) == set(read_ids(folder)), table
+        without = {"s04"} if table == "calls" else set[str]()  # all of its messages are undone
+        assert set(read_ids(folder, table)) == set(read_ids(folder)) - without, table
     files = [one for one in folder.rglob("*") if one.is_file()]
     assert len(files) == 9
     assert {one.stat().st_mode & 0o777 for one in files} == {0o600}
@@ -114,14 +115,14 @@ def test_a_second_export_writes_what_has_changed_and_keeps_what_has_left(
     command: Rekindle,
 ) -> None:
     folder, _ = export(command)
-    kept = (folder / "sessions/month=2026-01/part.parquet").stat()
+    kept = (folder / "sessions/month=2026-01/part.parquet").stat().st_ino
     with open_store(command.home / "sessions.db", active_seconds=0) as store:
         store.append("s30", Message("user", "one more thing"))
         store.prune_session("s31")
         store.purge(older_than=0.0)
     _, said = export(command)
     assert "1 month written, 2 unchanged" in said
-    assert (folder / "sessions/month=2026-01/part.parquet").stat() == kept
+    assert (folder / "sessions/month=2026-01/part.parquet").stat().st_ino == kept
     assert sorted(read_ids(folder))[:36] == [f"s{number:02}" for number in range(36)]
     february = parquet.read_table(folder / "messages/month=2026-02/part.parquet").to_pylist()
     assert any(one["session"] == "s31" for one in february)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +25,14 @@ class FinishedChunks(Generic[R]):
 
     def __init__(self, folder: Path, result_type: Any) -> None:
         self._folder = folder
-        self._decoder: msgspec.msgpack.Decoder[R] = msgspec.msgpack.Decoder(result_type)
+        self._type = result_type
 
     def load_result(self, key: str) -> R | None:
         """Return the result of a chunk, if it is known and undamaged."""
         try:
-            return self._decoder.decode((self._folder / key).read_bytes())
-        except (OSError, msgspec.MsgspecError):
+            # Not with msgspec alone: texts of sessions may have lone surrogates.
+            return msgspec.convert(json.loads((self._folder / key).read_bytes()), self._type)
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
             return None
 
     def save_result(self, key: str, result: R) -> None:
@@ -38,7 +40,7 @@ class FinishedChunks(Generic[R]):
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = self._folder / f".{key}.{os.getpid()}"
         with open(partial, "wb", opener=_open_private) as file:
-            file.write(msgspec.msgpack.encode(result))
+            file.write(json.dumps(msgspec.to_builtins(result)).encode())
         partial.replace(self._folder / key)
 
     def forget_all(self) -> None:

@@ -33,14 +33,14 @@ STOP_SECONDS = 5.0
 _Answer = tuple[int, bytes | TaskFailure]
 
 
-class _Job(NamedTuple):
+class _Assignment(NamedTuple):
     number: int
     task: Task
     answers: SimpleQueue[_Answer]
     is_abandoned: threading.Event
 
 
-class _Worker:
+class _WorkerProcess:
     """A process that runs one task after another."""
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class ProcessPool:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Assignment | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._processes: dict[int, _Worker] = {}
+        self._processes: dict[int, _WorkerProcess] = {}
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -98,7 +98,7 @@ class ProcessPool:
             for number, chunk in enumerate(chunks):
                 while sent < min(len(chunks), number + in_flight):
                     task = make_task(function, chunks[sent], prepare)
-                    self._jobs.put(_Job(sent, task, answers, is_abandoned))
+                    self._jobs.put(_Assignment(sent, task, answers, is_abandoned))
                     sent += 1
                 while number not in waiting:
                     answered, answer = answers.get()
@@ -158,12 +158,12 @@ class ProcessPool:
                     break
         return TaskFailure(describe_lost_worker(MAX_ATTEMPTS))
 
-    def _get_worker(self, place: int) -> _Worker:
+    def _get_worker(self, place: int) -> _WorkerProcess:
         with self._lock:
             if self._is_closed:
                 raise OSError("the pool is closed")
             if place not in self._processes:
-                self._processes[place] = _Worker()
+                self._processes[place] = _WorkerProcess()
             return self._processes[place]
 
     def _drop_worker(self, place: int) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .store import Store
-
 
 class StoreAddress:
     """The path or URL of a store, with its password, which `repr` and logs do not show."""
@@ -34,8 +29,7 @@ class StoreAddress:
         """The path of the file, or None if the store is on a server."""
         return None if "://" in self._target else self._target
 
-    def open_readonly(self) -> Store:
-        """Open the store for reading."""
-        from . import open_store
-
-        return open_store(self._target, readonly=True)
+    @property
+    def target(self) -> str:
+        """The path or URL that `open_store` takes, with the password."""
+        return self._target

@@ -104,13 +104,13 @@ def test_a_session_that_is_deleted_meanwhile_is_left_out(original: Path, tmp_pat
         def map_chunks(
             self, function: Any, chunks: Sequence[Any], *, prepare: Prepare | None = None
         ) -> Iterator[Any]:
-            store.prune_session(f"s{self.calls}")
+            if self.calls < 3:
+                store.prune_session(f"s{self.calls}")
             self.calls += 1
             return super().map_chunks(function, chunks, prepare=prepare)
 
     shutil.copy(original, tmp_path / "a.db")
     with open_store(tmp_path / "a.db", active_seconds=0) as store:
-        judge_outcomes(store, mapper=DeletingMapper())
         learn_from_sessions(store, mapper=DeletingMapper())
         found = store.observations.load_sessions([f"s{n}" for n in range(16)], VERSION)
     assert sorted(found) == sorted(f"s{n}" for n in range(3, 16))

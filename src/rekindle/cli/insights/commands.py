@@ -35,6 +35,7 @@ from .mapping import JobsOption, SchedulerOption, open_work_mapper
 from .selection import disable_gc, judge_selection, judge_session
 
 if TYPE_CHECKING:
+    from rekindle.parallel import ChunkMapper
     from rekindle.store import Filter
 
 ParquetOption = Annotated[
@@ -173,28 +174,17 @@ def show_insights(
     """
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
+    terms = parse_filter(where, owner)
     if parquet is not None:
         if html is not None or all or jobs is not None or scheduler is not None:
             raise typer.BadParameter("--parquet goes with a filter, --owner and --json alone")
-        found = load_archive_insights(parquet.expanduser(), parse_filter(where, owner))
-        _show_archive_insights(found, json=json)
+        _show_archive_insights(parquet.expanduser(), terms, json=json)
         return
-    with (
-        open_work_mapper(jobs, scheduler) as mapper,
-        open_for_reading() as store,
-        disable_gc(),
-    ):
-        terms = parse_filter(where, owner)
-        if html is not None or not statistics:
-            learn_new_sessions(store, mapper)
-        selection = select_sessions(store, terms, every=all)
-        found = load_insights(
-            store,
-            selection,
-            mapper,
-            with_overview=html is not None or not statistics,
+    with open_work_mapper(jobs, scheduler) as mapper:
+        found, selection = _load_from_store(
+            terms, all, mapper, with_overview=html is not None or not statistics,
             with_statistics=html is not None or statistics,
-        )
+        )  # fmt: skip
     if not found.sessions:
         print_notice(
             "No matching sessions."
@@ -212,7 +202,25 @@ def show_insights(
         _print_insights(found, name)
 
 
-def _show_archive_insights(found: LoadedInsights, *, json: bool) -> None:
+def _load_from_store(
+    terms: Filter, every: bool, mapper: ChunkMapper, *, with_overview: bool, with_statistics: bool
+) -> tuple[LoadedInsights, SessionSelection]:
+    with open_for_reading() as store, disable_gc():
+        if with_overview:
+            learn_new_sessions(store, mapper)
+        selection = select_sessions(store, terms, every=every)
+        found = load_insights(
+            store,
+            selection,
+            mapper,
+            with_overview=with_overview,
+            with_statistics=with_statistics,
+        )
+    return found, selection
+
+
+def _show_archive_insights(folder: Path, terms: Filter, *, json: bool) -> None:
+    found = load_archive_insights(folder, terms)
     if not found.sessions:
         print_notice("No matching sessions.")
     if json:

@@ -120,22 +120,33 @@ def export_sessions(
             chosen = list(_select_sessions(store, what or [], lineage, owner))
             if not chosen:
                 raise NotFound("No sessions match.")
-            if format is ExportFormat.parquet and path is not None:
-                _write_archive(store, chosen, path, redactor)
-            elif folder is not None:
-                _write_folder(store, chosen, format, folder, redactor)
-            elif format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
-                raise typer.BadParameter(
-                    f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
-                )
-            else:
-                _write_output(_render_sessions(store, chosen, format, redactor), path)
+            _write_chosen(store, chosen, format, path, folder, redactor)
     if redactor is None:
         print_notice(
             "Not redacted: the export may contain secrets and personal data. Remove them with --redact."
         )
     else:
         print_removed(redactor.count_removed())
+
+
+def _write_chosen(
+    store: Store,
+    chosen: list[Session],
+    format: ExportFormat,
+    path: Path | None,
+    folder: Path | None,
+    redactor: SessionRedactor | None,
+) -> None:
+    if format is ExportFormat.parquet and path is not None:
+        _write_archive(store, chosen, path, redactor)
+    elif folder is not None:
+        _write_folder(store, chosen, format, folder, redactor)
+    elif format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
+        raise typer.BadParameter(
+            f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
+        )
+    else:
+        _write_output(_render_sessions(store, chosen, format, redactor), path)
 
 
 def _write_output(pieces: Iterable[bytes], output: Path | None) -> None:

@@ -21,7 +21,7 @@ from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, 
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
 from rekindle.learning.verdicts.session_readers import (
     LoadedSessions,
-    SessionReader,
+    WorkReader,
     StoreReader,
     can_reach_store,
     load_sessions,
@@ -83,7 +83,7 @@ class LoadedSession(NamedTuple):
 class ObservingWork(NamedTuple):
     """Sessions that are to be observed."""
 
-    reader: SessionReader
+    reader: WorkReader
     sessions: Sequence[UnobservedSession]
 
 
@@ -152,7 +152,7 @@ def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) ->
 class PlaybookWork(NamedTuple):
     """Projects whose playbooks are to be built."""
 
-    reader: SessionReader
+    reader: WorkReader
     projects: Sequence[str]
 
 
@@ -200,9 +200,7 @@ def _load_playbook_work(work: PlaybookWork) -> PlaybookWork:
     return work._replace(reader=LoadedSessions(newest=newest, texts=texts))
 
 
-def _collect_wishes(
-    reader: SessionReader, observations: Sequence[SessionObservation]
-) -> list[Wish]:
+def _collect_wishes(reader: WorkReader, observations: Sequence[SessionObservation]) -> list[Wish]:
     sessions = [
         WishSession(one.session, one.started, one.words, one.wishes)
         for one in observations
@@ -228,7 +226,7 @@ def load_observations(store: Store, project: str) -> list[SessionObservation]:
     return _read_newest(StoreReader(store), project)
 
 
-def _read_newest(reader: SessionReader, project: str) -> list[SessionObservation]:
+def _read_newest(reader: WorkReader, project: str) -> list[SessionObservation]:
     return list(map(_decode_observation, reader.load_newest(project, VERSION, MAX_SESSIONS)))
 
 
@@ -285,7 +283,7 @@ def load_session(store: Store, id: str) -> LoadedSession:
     return read_session(StoreReader(store), id)
 
 
-def read_session(reader: SessionReader, id: str) -> LoadedSession:
+def read_session(reader: WorkReader, id: str) -> LoadedSession:
     """Read a session's request and its calls with their stored verdicts and results."""
     messages = list(reader.iter_messages(id))
     said = [UserTurn(one.position or 0, one.text) for one in messages if is_said(one)]

@@ -23,7 +23,7 @@ from rekindle.knowledge.notes.replay import (
     replay_session,
 )
 from rekindle.learning.verdicts.session_readers import (
-    SessionReader,
+    WorkReader,
     StoreReader,
     can_reach_store,
     load_sessions,
@@ -61,7 +61,7 @@ class ReplayPlace(NamedTuple):
 class ReplayWork(NamedTuple):
     """Sessions of a project that are to be replayed, by number, with all that came before them."""
 
-    reader: SessionReader
+    reader: WorkReader
     sessions: Sequence[tuple[str, str]]  # id and folder, oldest first
     first: int
     common: frozenset[str]
@@ -87,7 +87,7 @@ def replay_projects(
         recent = store.recent(len(data) or 1, where=Filter(project=project))
         decoded = {one.id: _decode_observation(data[one.id]) for one in recent if one.id in data}
         known.append([*decoded.values()])
-        histories[project] = _order_sessions(recent, decoded, data)
+        histories[project] = _sort_sessions(recent, decoded, data)
     common = find_common_commands(known)
     chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
     scores: dict[str, list[SessionScore]] = {name: [] for name in make_recallers()}
@@ -114,7 +114,7 @@ def _load_data(store: Store, project: str) -> dict[str, bytes]:
     return {_decode_observation(data).session: data for data in newest}
 
 
-def _order_sessions(
+def _sort_sessions(
     recent: Iterable[Session],
     decoded: Mapping[str, SessionObservation],
     data: Mapping[str, bytes],

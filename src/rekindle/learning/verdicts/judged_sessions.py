@@ -14,7 +14,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.outcomes import JudgedCalls, StaleSession
 from rekindle.types import JudgedSession, Message
 
-from .session_readers import SessionReader, StoreReader, can_reach_store, load_sessions
+from .session_readers import WorkReader, StoreReader, can_reach_store, load_sessions
 
 Progress = Callable[[int, int], None]
 
@@ -27,7 +27,7 @@ _NO_FILTER = Filter()
 class JudgingWork(NamedTuple):
     """Sessions whose calls are to be judged."""
 
-    reader: SessionReader
+    reader: WorkReader
     sessions: Sequence[StaleSession]
 
 
@@ -99,7 +99,7 @@ def load_judged_session(store: Store, session: str) -> JudgedSession:
     raise NotFound(f"Session not found: {session!r}")
 
 
-def _judge_session(reader: SessionReader, due: StaleSession) -> JudgedCalls:
+def _judge_session(reader: WorkReader, due: StaleSession) -> JudgedCalls:
     watcher = _MessageWatcher(reader.iter_messages(due.session, due.since), due.since)
     calls = sorted(judging.judge_calls(due.session, watcher))
     since = judging.find_rejudge_position(calls, watcher.end)

@@ -15,7 +15,7 @@ from rekindle.store.learning.session_outcomes import UndecidedSession
 from rekindle.types import SessionOutcome
 
 from .judged_sessions import RULES_VERSION, judge_sessions
-from .session_readers import SessionReader, StoreReader, can_reach_store, load_sessions
+from .session_readers import WorkReader, StoreReader, can_reach_store, load_sessions
 
 Progress = Callable[[int, int], None]
 
@@ -27,7 +27,7 @@ SECONDS_PER_MESSAGE = 80e-6  # roughly, to read a message and to look at it
 class OutcomeWork(NamedTuple):
     """Sessions of which is to be judged what became of them."""
 
-    reader: SessionReader
+    reader: WorkReader
     sessions: Sequence[UndecidedSession]
 
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 from rekindle.errors import NotFound
 from rekindle.parallel import ChunkMapper
-from rekindle.store import Store
+from rekindle.store import Store, open_store
 from rekindle.store.address import StoreAddress
 from rekindle.types import JudgedSession, Message
 
 PAGE_SIZE = 500  # messages per page, which bounds the memory used
 
 
-class SessionReader(Protocol):
+class WorkReader(Protocol):
     """Reads sessions, as far as they are needed."""
 
     def iter_messages(self, session: str, since: int = 0) -> Iterator[Message]:
@@ -94,7 +94,7 @@ def open_reader(address: StoreAddress) -> StoreReader:
     with _lock:
         if key not in _open_readers:
             _open_readers.clear()  # a worker that serves many stores keeps one open
-            _open_readers[key] = StoreReader(address.open_readonly())
+            _open_readers[key] = StoreReader(open_store(address.target, readonly=True))
         return _open_readers[key]
 
 
@@ -143,7 +143,7 @@ class LoadedSessions(NamedTuple):
 
 
 def load_sessions(
-    reader: SessionReader, sessions: Iterable[tuple[str, int]], *, with_verdicts: bool
+    reader: WorkReader, sessions: Iterable[tuple[str, int]], *, with_verdicts: bool
 ) -> LoadedSessions:
     """Load sessions, each from a position on, so that a worker needs no store."""
     messages: dict[str, list[tuple[Any, ...]]] = {}

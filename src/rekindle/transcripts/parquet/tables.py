@@ -106,7 +106,7 @@ def build_schema(table: str, metadata: Mapping[str, str]) -> Any:
 def session_to_row(judged: JudgedSession, verdict: str | None, number: int) -> dict[str, Any]:
     """Return the row of a session."""
     session = judged.session
-    row = {name: _escape(getattr(session, name)) for name in _SESSION_FIELDS}
+    row = {name: _escape_value(getattr(session, name)) for name in _SESSION_FIELDS}
     row["model_config"] = _encode_json(session.model_config)
     row |= zip(("input_tokens", "output_tokens", "cache_read_tokens"), session.tokens, strict=False)
     row["cache_write_tokens"], row["reasoning_tokens"] = session.tokens[3:]
@@ -116,24 +116,24 @@ def session_to_row(judged: JudgedSession, verdict: str | None, number: int) -> d
 
 def call_to_row(call: JudgedCall) -> dict[str, Any]:
     """Return the row of a call."""
-    return {name: _escape(value) for name, value in zip(CALL_COLUMNS, call, strict=True)}
+    return {name: _escape_value(value) for name, value in zip(CALL_COLUMNS, call, strict=True)}
 
 
 def message_to_row(session: str, message: Message) -> dict[str, Any]:
     """Return the row of a message."""
     content = message.content
     return {
-        "session": _escape(session),
+        "session": _escape_value(session),
         "position": message.position,
         "role": message.role,
-        "content": _escape(message.text),
+        "content": _escape_value(message.text),
         "parts": None if content is None or isinstance(content, str) else _encode_json(content),
         "tool_calls": _encode_json([one._asdict() for one in message.tool_calls] or None),
-        "tool_call_id": _escape(message.tool_call_id),
-        "name": _escape(message.name),
-        "reasoning": _escape(message.reasoning),
-        "finish_reason": _escape(message.finish_reason),
-        "platform_message_id": _escape(message.platform_message_id),
+        "tool_call_id": _escape_value(message.tool_call_id),
+        "name": _escape_value(message.name),
+        "reasoning": _escape_value(message.reasoning),
+        "finish_reason": _escape_value(message.finish_reason),
+        "platform_message_id": _escape_value(message.platform_message_id),
         "meta": _encode_json(message.meta),
         "timestamp": message.timestamp,
         "rewound": message.rewound,
@@ -144,7 +144,7 @@ def _encode_json(value: object) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-def _escape(value: Any) -> Any:
+def _escape_value(value: Any) -> Any:
     return escape_text(value) if isinstance(value, str) else value
 
 
@@ -155,7 +155,7 @@ def row_to_session(row: Mapping[str, Any]) -> Session:
     """Return the session of a row."""
     from decimal import Decimal
 
-    fields = {name: _unescape(row[name]) for name in _SESSION_FIELDS}
+    fields = {name: _unescape_value(row[name]) for name in _SESSION_FIELDS}
     config = row["model_config"]
     fields["model_config"] = None if config is None else json.loads(config)
     names = ("input", "output", "cache_read", "cache_write", "reasoning")
@@ -165,8 +165,8 @@ def row_to_session(row: Mapping[str, Any]) -> Session:
 
 def row_to_call(row: Mapping[str, Any]) -> JudgedCall:
     """Return the call of a row."""
-    return JudgedCall(*(_unescape(row[name]) for name in CALL_COLUMNS))
+    return JudgedCall(*(_unescape_value(row[name]) for name in CALL_COLUMNS))
 
 
-def _unescape(value: Any) -> Any:
+def _unescape_value(value: Any) -> Any:
     return unescape_text(value) if isinstance(value, str) else value

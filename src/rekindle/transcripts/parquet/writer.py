@@ -187,7 +187,7 @@ def _write_table(
     ):
         for old in kept:
             writer.write_table(old.cast(schema.remove_metadata()).replace_schema_metadata(metadata))
-        for batch in _batch_rows(rows):
+        for batch in _group_rows(rows):
             writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
 
 
@@ -204,7 +204,7 @@ def _iter_kept_tables(file: Path, table: str, ids: Container[str]) -> Iterator[A
             yield group.filter(mask)
 
 
-def _batch_rows(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _group_rows(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     batch: list[dict[str, Any]] = []
     for row in rows:
         batch.append(row)
