@@ -80,11 +80,7 @@ def replay_history(
     ):
         results = replay_projects(store, project, progress=progress, mapper=mapper, home=home)
         known = [one for one, _, _ in store.observations.list_projects()]
-    if not results[0].scores:
-        raise InvalidInput(
-            "no sessions to replay: expected a project with six or more sessions with tool calls."
-            " List sessions with `rekindle sessions list`"
-        )
+    _require_scores(results)
     chosen = choose_projects(known, project)
     if len(chosen) == 1:
         with suppress(OSError):  # a home that cannot be written to
@@ -100,6 +96,14 @@ def replay_history(
     else:
         _write_result_table(results)
         _write_recalls(results[0])
+
+
+def _require_scores(results: Sequence[ReplayResult]) -> None:
+    if not results[0].scores:
+        raise InvalidInput(
+            "no sessions to replay: expected a project with six or more sessions with tool calls."
+            " List sessions with `rekindle sessions list`"
+        )
 
 
 def _write_result_table(results: Sequence[ReplayResult]) -> None:

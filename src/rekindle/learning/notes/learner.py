@@ -21,8 +21,8 @@ from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, 
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
 from rekindle.learning.verdicts.session_readers import (
     LoadedSessions,
-    WorkReader,
     StoreReader,
+    WorkReader,
     can_reach_store,
     load_sessions,
 )

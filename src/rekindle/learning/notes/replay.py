@@ -23,8 +23,8 @@ from rekindle.knowledge.notes.replay import (
     replay_session,
 )
 from rekindle.learning.verdicts.session_readers import (
-    WorkReader,
     StoreReader,
+    WorkReader,
     can_reach_store,
     load_sessions,
 )

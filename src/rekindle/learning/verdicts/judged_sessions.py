@@ -14,7 +14,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.outcomes import JudgedCalls, StaleSession
 from rekindle.types import JudgedSession, Message
 
-from .session_readers import WorkReader, StoreReader, can_reach_store, load_sessions
+from .session_readers import StoreReader, WorkReader, can_reach_store, load_sessions
 
 Progress = Callable[[int, int], None]
 

@@ -15,7 +15,7 @@ from rekindle.store.learning.session_outcomes import UndecidedSession
 from rekindle.types import SessionOutcome
 
 from .judged_sessions import RULES_VERSION, judge_sessions
-from .session_readers import WorkReader, StoreReader, can_reach_store, load_sessions
+from .session_readers import StoreReader, WorkReader, can_reach_store, load_sessions
 
 Progress = Callable[[int, int], None]
 
