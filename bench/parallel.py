@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -96,9 +97,8 @@ def open_place(mode: str, address: str) -> Iterator[tuple[Any, Callable[[], list
             pool: Any = mapper
             yield mapper, lambda: pool._pool.list_process_ids()
     else:
-        from distributed import Client
-
-        with Client(address) as client, open_mapper(scheduler=address) as mapper:
+        client = import_module("distributed").Client(address)
+        with client, open_mapper(scheduler=address) as mapper:
             yield mapper, lambda: list(client.run(os.getpid).values())
 
 
@@ -162,9 +162,7 @@ def start_cluster(workers: int, folder: Path) -> Iterator[str]:
             subprocess.Popen(command, stdout=log, stderr=log) for command in (scheduler, worker)
         ]
     try:
-        from distributed import Client
-
-        with Client(address, timeout=60) as client:
+        with import_module("distributed").Client(address, timeout=60) as client:
             client.wait_for_workers(workers, timeout=60)
         yield address
     finally:

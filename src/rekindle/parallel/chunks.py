@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 CHUNK_SECONDS = 0.25  # what a worker that dies costs, and much more than sending a chunk takes
 CHUNKS_PER_WORKER = 6  # at least, so that none waits long for the last one
@@ -18,6 +19,10 @@ class Chunk(NamedTuple, Generic[T]):
     name: str
     work: T
     seconds: float = 0.0
+
+    def replace_work(self, work: W) -> Chunk[W]:
+        """Return a chunk of the same size with other work."""
+        return Chunk(self.name, work, self.seconds)
 
 
 def group_items(

@@ -7,7 +7,9 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -42,26 +44,27 @@ def connect_cluster(address: str) -> Generator[DaskCluster]:
             f"scheduler: expected tcp://HOST:PORT or tls://HOST:PORT, got {address!r}"
         )
     try:
-        from distributed import Client
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         raise InvalidInput(
             f"{error.name} is not installed; install it with: pip install 'rekindle[distributed]'"
         ) from None
     try:
-        client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise SchedulerUnreachable(
             f"Cannot reach the Dask scheduler at {address}: {describe_error(error)}"
         ) from None
     with client:
-        yield DaskCluster(client, address)
+        yield DaskCluster(client, address, distributed.KilledWorker)
 
 
 class DaskCluster:
     """The workers of a scheduler. A chunk whose worker dies is given to another by the scheduler."""
 
-    def __init__(self, client: Any, address: str) -> None:
+    def __init__(self, client: Any, address: str, lost_worker: type[Exception]) -> None:
         self._client = client
+        self._lost_worker = lost_worker
         self._address = address
         self._files: dict[str, bool] = {}
         self.workers = max(1, self._wait_for_workers())
@@ -88,7 +91,7 @@ class DaskCluster:
                         run_task, task, key=f"rekindle-{run}-{sent}", pure=False
                     )
                     futures[sent] = future
-                    future.add_done_callback(lambda _, number=sent: finished.put(number))
+                    future.add_done_callback(_make_callback(finished, sent))
                     sent += 1
                 while number not in done:
                     done.add(self._wait_for_chunk(finished))
@@ -128,13 +131,9 @@ class DaskCluster:
                 self._wait_for_workers()
 
     def _get_result(self, name: str, future: Any) -> bytes:
-        from concurrent.futures import CancelledError
-
-        from distributed import KilledWorker
-
         try:
             return future.result()
-        except KilledWorker as error:
+        except self._lost_worker as error:
             attempts = int(getattr(error, "allowed_failures", 3)) + 1
             raise make_error(name, describe_lost_worker(attempts)) from None
         except CancelledError:
@@ -143,6 +142,10 @@ class DaskCluster:
             ) from None
         except ImportError as error:
             raise make_error(name, f"a worker cannot load it: {describe_error(error)}") from None
+
+
+def _make_callback(finished: SimpleQueue[int], number: int) -> Callable[[Any], None]:
+    return lambda _: finished.put(number)
 
 
 def identify_file(path: str) -> tuple[str, int, int] | None:

@@ -163,7 +163,7 @@ def _renew_playbooks(store: Store, projects: Collection[str], mapper: ChunkMappe
     counts = {project: count for project, count, _ in store.observations.list_projects()}
     reader = StoreReader(store)
     chunks = [
-        chunk._replace(work=PlaybookWork(reader, chunk.work))
+        chunk.replace_work(PlaybookWork(reader, chunk.work))
         for chunk in group_items(
             sorted(projects),
             lambda one: SECONDS_PER_PLAYBOOK_SESSION * min(counts.get(one, 0) + 1, MAX_SESSIONS),
@@ -246,7 +246,7 @@ def _observe_all(
 ) -> Iterator[list[ObservationResult]]:
     reader = StoreReader(store)
     chunks = [
-        chunk._replace(work=ObservingWork(reader, chunk.work))
+        chunk.replace_work(ObservingWork(reader, chunk.work))
         for chunk in group_items(
             waiting,
             lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),

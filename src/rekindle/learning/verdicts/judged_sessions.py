@@ -46,7 +46,7 @@ def judge_sessions(
     batch: list[JudgedCalls] = []
     reader = StoreReader(store)
     chunks = [
-        chunk._replace(work=JudgingWork(reader, chunk.work))
+        chunk.replace_work(JudgingWork(reader, chunk.work))
         for chunk in group_items(
             waiting,
             lambda due: SECONDS_PER_MESSAGE * (due.messages - due.since + 1),

@@ -51,7 +51,7 @@ def judge_outcomes(
     batch: list[tuple[UndecidedSession, SessionOutcome]] = []
     reader = StoreReader(store)
     chunks = [
-        chunk._replace(work=OutcomeWork(reader, chunk.work))
+        chunk.replace_work(OutcomeWork(reader, chunk.work))
         for chunk in group_items(
             waiting,
             lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),

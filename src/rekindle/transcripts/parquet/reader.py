@@ -26,6 +26,7 @@ from .tables import (
 )
 
 ROWS_PER_FETCH = 5_000
+_NO_CALLS: tuple[str | None, list[JudgedCall]] = (None, [])
 
 # The names that conditions of a filter use: a session's number is its id here.
 _VIEWS = (
@@ -59,13 +60,13 @@ class ParquetArchive:
             f"SELECT {names} FROM sessions s WHERE {condition} ORDER BY {order}", params
         )
         calls = self._iter_calls(condition, params, order)
-        current, following = next(calls, (None, []))
+        current, following = next(calls, _NO_CALLS)
         for values in sessions:
             row = dict(zip(SESSION_COLUMNS, values, strict=True))
             session, found = row_to_session(row), ()
             if current == session.id:
                 found = tuple(following)
-                current, following = next(calls, (None, []))
+                current, following = next(calls, _NO_CALLS)
             yield JudgedSession(session, found, tuple(row["compressions"] or ()))
 
     def count_outcomes(self, where: Filter) -> list[OutcomeCount]:
