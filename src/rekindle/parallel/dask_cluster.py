@@ -109,8 +109,8 @@ class DaskCluster:
         return self._files[path]
 
     def _count_workers(self) -> int:
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        return sum(int(one["nthreads"]) for one in workers.values())
+        threads: dict[str, int] = self._client.nthreads()
+        return sum(threads.values())
 
     def _wait_for_workers(self) -> int:
         end = time.monotonic() + NO_WORKER_SECONDS
