@@ -18,6 +18,7 @@ from rekindle.errors import InvalidInput, SchedulerUnreachable
 from .chunks import Chunk
 from .tasks import (
     Prepare,
+    Task,
     count_in_flight,
     describe_error,
     describe_lost_worker,
@@ -33,6 +34,8 @@ R = TypeVar("R")
 CONNECT_SECONDS = 10.0
 NO_WORKER_SECONDS = 60.0  # time for workers to come, or to come back
 POLL_SECONDS = 1.0
+# What a client raises whose scheduler is gone.
+_LOST_ERRORS = (CancelledError, OSError, RuntimeError, TimeoutError)
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/@]+:[0-9]{1,5}")
 
 
@@ -87,10 +90,7 @@ class DaskCluster:
             for number, chunk in enumerate(chunks):
                 while sent < min(len(chunks), number + in_flight):
                     task = make_task(function, chunks[sent], prepare)
-                    future = self._client.submit(
-                        run_task, task, key=f"rekindle-{run}-{sent}", pure=False
-                    )
-                    futures[sent] = future
+                    future = futures[sent] = self._submit_task(task, f"rekindle-{run}-{sent}")
                     future.add_done_callback(_make_callback(finished, sent))
                     sent += 1
                 while number not in done:
@@ -108,9 +108,23 @@ class DaskCluster:
             self._files[path] = here is not None and all(one == here for one in found.values())
         return self._files[path]
 
+    def _submit_task(self, task: Task, key: str) -> Any:
+        try:
+            return self._client.submit(run_task, task, key=key, pure=False)
+        except _LOST_ERRORS:
+            raise self._make_lost_error() from None
+
     def _count_workers(self) -> int:
-        threads: dict[str, int] = self._client.nthreads()
+        try:
+            threads: dict[str, int] = self._client.nthreads()
+        except _LOST_ERRORS:
+            raise self._make_lost_error() from None
         return sum(threads.values())
+
+    def _make_lost_error(self) -> SchedulerUnreachable:
+        return SchedulerUnreachable(
+            f"Lost the connection to the Dask scheduler at {self._address}."
+        )
 
     def _wait_for_workers(self) -> int:
         end = time.monotonic() + NO_WORKER_SECONDS
@@ -136,12 +150,10 @@ class DaskCluster:
         except self._lost_worker as error:
             attempts = int(getattr(error, "allowed_failures", 3)) + 1
             raise make_error(name, describe_lost_worker(attempts)) from None
-        except CancelledError:
-            raise SchedulerUnreachable(
-                f"Lost the connection to the Dask scheduler at {self._address}."
-            ) from None
         except ImportError as error:
             raise make_error(name, f"a worker cannot load it: {describe_error(error)}") from None
+        except _LOST_ERRORS:
+            raise self._make_lost_error() from None
 
 
 def _make_callback(finished: SimpleQueue[int], number: int) -> Callable[[Any], None]:
