@@ -19,6 +19,7 @@ from . import (
     judging,
     learning,
     matrix,
+    parallel,
     picker,
     processes,
     recall,
@@ -70,6 +71,9 @@ def parse() -> argparse.Namespace:
     )
     learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
     matrix.add_arguments(commands.add_parser("matrix", help="many rooms through a real Synapse"))
+    parallel.add_arguments(
+        commands.add_parser("parallel", help="one process, a pool, and a Dask cluster")
+    )
     sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     integrations.add_arguments(
@@ -159,6 +163,7 @@ if __name__ == "__main__":
             "integrations": integrations,
             "learn": learning,
             "matrix": matrix,
+            "parallel": parallel,
             "picker": picker,
             "sums": sums,
             "processes": processes,

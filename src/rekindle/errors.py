@@ -22,6 +22,8 @@
     ├── CollectorError              an OpenTelemetry collector refused spans, or cannot be reached
     ├── ConfigChanged               another program changed a file of an agent meanwhile; try again
     ├── WatchUnavailable            the session folders cannot be watched; says what to do
+    ├── WorkFailed                  a part of the work on sessions failed; names it and says why
+    │   └── SchedulerUnreachable    the Dask scheduler does not answer, or has no workers
     ├── ServiceError                the service manager is missing or refused a command
     ├── HomeServerError             the Matrix server cannot be installed, started or reached
     ├── ProcessError                background processes
@@ -145,6 +147,14 @@ class ConfigChanged(RekindleError):
 
 class WatchUnavailable(RekindleError):
     """The session folders cannot be watched, or another watcher does so."""
+
+
+class WorkFailed(RekindleError):
+    """A part of the work on sessions failed."""
+
+
+class SchedulerUnreachable(WorkFailed):
+    """The Dask scheduler does not answer, or has no workers."""
 
 
 class ServiceError(RekindleError):

@@ -6,7 +6,7 @@ import pytest
 
 from rekindle import Message, Store, ToolCall
 from rekindle.judging import judge
-from rekindle.learning.verdicts import judged_sessions
+from rekindle.learning.verdicts import judged_sessions, session_readers
 from tests.contract.messages import answer, user
 
 
@@ -69,7 +69,7 @@ def test_what_was_undone_does_not_count(store: Store) -> None:
 
 
 def test_a_long_session_is_read_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judged_sessions, "PAGE_SIZE", 3)
+    monkeypatch.setattr(session_readers, "PAGE_SIZE", 3)
     monkeypatch.setattr(judged_sessions, "CALLS_PER_COMMIT", 4)
     for name in "xy":
         session = store.begin(id=name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
 from rekindle import Filter, Message, Store, ToolCall
@@ -16,7 +19,9 @@ from rekindle.learning.notes.playbooks import (
 )
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.learning.notes.replay import replay_projects
+from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
+from rekindle.parallel.tasks import Prepare, make_task, read_result, run_task
 
 FOLDER = "/gone/work/app"
 DENIED = "cache: operation not permitted\nerror: build failed"
@@ -40,6 +45,31 @@ def tell(store: Store, name: str, *commands: tuple[str, str, bool], folder: str 
 def tell_several(store: Store, count: int, *commands: tuple[str, str, bool]) -> None:
     for number in range(count):
         tell(store, f"s{number}", *commands)
+
+
+class PicklingMapper:
+    """Does all work as a worker would that has only the address of the store."""
+
+    workers = 2
+
+    def map_chunks(
+        self, function: Any, chunks: Sequence[Any], *, prepare: Prepare | None = None
+    ) -> Iterator[Any]:
+        assert prepare is None
+        for chunk in chunks:
+            yield read_result(chunk.name, run_task(make_task(function, chunk, None)))
+
+    def can_open(self, path: str) -> bool:
+        return True
+
+
+def test_workers_open_the_store_themselves(store: Store) -> None:
+    tell_several(store, 7, ("make check", "ok", True), ("go vet", DENIED, False))
+    mapper = PicklingMapper()
+    assert learn_from_sessions(store, mapper=mapper).sessions == 7
+    assert judge_outcomes(store, mapper=mapper) == 7
+    assert len(replay_projects(store, mapper=mapper)[0].scores) == 2
+    assert "`make check` (7 sessions)" in recall_at_start(store, FOLDER, "go on").text
 
 
 def test_what_sessions_do_is_recalled_in_their_folder_alone(store: Store) -> None:

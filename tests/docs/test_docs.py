@@ -22,7 +22,7 @@ from tests.docs import settings
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Their programs need frameworks: tests/frameworks runs them.
-APART = sorted((ROOT / "docs" / "integrations").glob("*.md"))
+APART = [*sorted((ROOT / "docs" / "integrations").glob("*.md")), ROOT / "docs" / "distributed.md"]
 BLOCK = re.compile(
     r"(?:<!-- docs: (?P<skip>skip.*?) -->\n)?^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$",
     re.M | re.S,

@@ -38,6 +38,7 @@ LAYERS = (
     "processes",
     "platforms",
     "agent",
+    "parallel",
     "learning",
     "watching",
     "services",

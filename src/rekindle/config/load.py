@@ -38,6 +38,7 @@ class Config:
     gateway: schema.GatewaySection
     processes: schema.ProcessesSection
     warm: schema.WarmSection
+    parallel: schema.ParallelSection
     sandbox: schema.SandboxSection
     permissions: schema.PermissionsSection
     mcp: schema.McpSection

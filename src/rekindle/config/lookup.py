@@ -27,6 +27,7 @@ SECTIONS: Mapping[str, type] = {
     "gateway": schema.GatewaySection,
     "processes": schema.ProcessesSection,
     "warm": schema.WarmSection,
+    "parallel": schema.ParallelSection,
     "sandbox": schema.SandboxSection,
     "permissions": schema.PermissionsSection,
     "mcp": schema.McpSection,

@@ -298,6 +298,20 @@ class WarmSection:
 
 
 @dataclass(frozen=True, slots=True)
+class ParallelSection:
+    """Where sessions are judged, learned from and replayed."""
+
+    jobs: int = declare_setting(
+        0,
+        "processes that judge, learn and replay; 0: one for each core, and none for short work",
+        limits=NumberRange(0, 1024),
+    )
+    scheduler: str = declare_setting(
+        "", "Dask scheduler whose workers do it instead: tcp://HOST:PORT or tls://HOST:PORT"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSection:
     """Settings of the sandbox that commands and code run in."""
 

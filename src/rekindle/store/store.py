@@ -51,6 +51,7 @@ from rekindle.types import (
     validate_message,
 )
 
+from .address import StoreAddress
 from .learning import outcomes, projects
 from .sessions import (
     display_names,
@@ -129,6 +130,11 @@ class Store:
     def location(self) -> str:
         """The location of the sessions: a path, or a URL without its password."""
         return self._engine.location
+
+    @property
+    def address(self) -> StoreAddress:
+        """The location with its password, to open the store in another process."""
+        return StoreAddress(self._engine.target, self._engine.location)
 
     # -- sessions
 

@@ -24,12 +24,29 @@ from rekindle.cli.session_choice import (
 )
 from rekindle.cli.store_access import open_for_reading
 
-from .loading import LoadedInsights, learn_new_sessions, load_insights, to_json
+from .loading import (
+    LoadedInsights,
+    learn_new_sessions,
+    load_archive_insights,
+    load_insights,
+    to_json,
+)
+from .mapping import JobsOption, SchedulerOption, open_work_mapper
 from .selection import disable_gc, judge_selection, judge_session
 
 if TYPE_CHECKING:
+    from rekindle.parallel import ChunkMapper
     from rekindle.store import Filter
 
+ParquetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--parquet",
+        metavar="DIR",
+        help="Read an export in Parquet instead of the store, and show its statistics.",
+        show_default=False,
+    ),
+]
 HtmlOption = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Write a self-contained page with plots."),
@@ -133,13 +150,18 @@ def show_insights(
         typer.Option("--statistics", help="Rates by tool, model and length, with tested claims."),
     ] = False,
     html: HtmlOption = None,
+    parquet: ParquetOption = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what sessions cost, what keeps failing in them, and what mended it.
 
     In the folder of a project with sessions, only those of the project count, unless you pass --all or
-    project=NAME. The page of --html contains the statistics too.
+    project=NAME. The page of --html contains the statistics too. Sessions that are new are judged on
+    all cores, or with --scheduler on a Dask cluster. With --parquet, the statistics come from files
+    that `rekindle sessions export -f parquet` has written, and the store is not opened.
 
     \b
     Examples:
@@ -147,20 +169,22 @@ def show_insights(
       rekindle insights --all since=2026-01-01
       rekindle insights --html insights.html
       rekindle insights --statistics source=claude-code
+      rekindle insights --all --scheduler tcp://10.0.0.5:8786
+      rekindle insights --parquet archive/ source=codex
     """
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
-    with open_for_reading() as store, disable_gc():
-        terms = parse_filter(where, owner)
-        if html is not None or not statistics:
-            learn_new_sessions(store)
-        selection = select_sessions(store, terms, every=all)
-        found = load_insights(
-            store,
-            selection,
-            with_overview=html is not None or not statistics,
+    terms = parse_filter(where, owner)
+    if parquet is not None:
+        if html is not None or all or jobs is not None or scheduler is not None:
+            raise typer.BadParameter("--parquet goes with a filter, --owner and --json alone")
+        _show_archive_insights(parquet.expanduser(), terms, json=json)
+        return
+    with open_work_mapper(jobs, scheduler) as mapper:
+        found, selection = _load_from_store(
+            terms, all, mapper, with_overview=html is not None or not statistics,
             with_statistics=html is not None or statistics,
-        )
+        )  # fmt: skip
     if not found.sessions:
         print_notice(
             "No matching sessions."
@@ -176,6 +200,33 @@ def show_insights(
         print_line(f"Wrote {html.expanduser()}")
     elif found.sessions:
         _print_insights(found, name)
+
+
+def _load_from_store(
+    terms: Filter, every: bool, mapper: ChunkMapper, *, with_overview: bool, with_statistics: bool
+) -> tuple[LoadedInsights, SessionSelection]:
+    with open_for_reading() as store, disable_gc():
+        if with_overview:
+            learn_new_sessions(store, mapper)
+        selection = select_sessions(store, terms, every=every)
+        found = load_insights(
+            store,
+            selection,
+            mapper,
+            with_overview=with_overview,
+            with_statistics=with_statistics,
+        )
+    return found, selection
+
+
+def _show_archive_insights(folder: Path, terms: Filter, *, json: bool) -> None:
+    found = load_archive_insights(folder, terms)
+    if not found.sessions:
+        print_notice("No matching sessions.")
+    if json:
+        print_json(found.statistics)
+    elif found.sessions:
+        _print_insights(found, "")
 
 
 def _describe_selection(selection: SessionSelection, terms: Filter, words: list[str] | None) -> str:

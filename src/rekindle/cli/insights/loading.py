@@ -12,6 +12,7 @@ from .usage import get_offset, load_price_list
 
 if TYPE_CHECKING:
     from datetime import date
+    from pathlib import Path
 
     from rekindle.analytics.insights import Insights
     from rekindle.analytics.outcome_rates import OutcomeRate
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rekindle.analytics.overview.overview import Overview
     from rekindle.analytics.sample import Sample
     from rekindle.cli.session_choice import SessionSelection
+    from rekindle.parallel import ChunkMapper
     from rekindle.projects import KnownProjects
     from rekindle.store import Filter, Store
     from rekindle.types import JudgedSession, Session
@@ -33,7 +35,12 @@ class LoadedInsights(NamedTuple):
 
 
 def load_insights(
-    store: Store, selection: SessionSelection, *, with_overview: bool, with_statistics: bool
+    store: Store,
+    selection: SessionSelection,
+    mapper: ChunkMapper,
+    *,
+    with_overview: bool,
+    with_statistics: bool,
 ) -> LoadedInsights:
     """Judge the selected sessions and sum them up."""
     from rekindle.analytics.insights import summarize_sample
@@ -41,8 +48,8 @@ def load_insights(
 
     where = selection.where
     sessions: list[Session] = []
-    sample = collect_sample(_keep_sessions(judge_sessions(store, where), sessions))
-    outcomes = _summarize_outcomes(store, where) if sessions else ()
+    sample = collect_sample(_keep_sessions(judge_sessions(store, where, mapper), sessions))
+    outcomes = _summarize_outcomes(store, where, mapper) if sessions else ()
     overview = None
     if with_overview:
         overview = _compute_overview(store, sample, sessions, selection.known)
@@ -54,12 +61,32 @@ def load_insights(
     return LoadedInsights(len(sessions), overview, statistics)
 
 
-def learn_new_sessions(store: Store) -> None:
+def load_archive_insights(folder: Path, where: Filter) -> LoadedInsights:
+    """Sum up the sessions of an archive in Parquet."""
+    import time
+
+    from rekindle.analytics.insights import summarize_sample
+    from rekindle.analytics.outcome_rates import summarize_outcomes
+    from rekindle.analytics.sample import collect_sample
+    from rekindle.transcripts.parquet.reader import open_archive
+
+    sessions: list[Session] = []
+    with open_archive(folder, time.time()) as archive:
+        if where.project is not None:
+            scope = archive.load_projects().find_named_scope(where.project)
+            where = where._replace(project=None, projects=scope.keys)
+        sample = collect_sample(_keep_sessions(archive.iter_judged_sessions(where), sessions))
+        outcomes = summarize_outcomes(archive.count_outcomes(where)) if sessions else ()
+    statistics = summarize_sample(sample)._replace(outcomes=outcomes)
+    return LoadedInsights(len(sessions), None, statistics)
+
+
+def learn_new_sessions(store: Store, mapper: ChunkMapper) -> None:
     """Observe what is new: projects, commands and what mended them come from observations."""
     from rekindle.learning.notes.learner import learn_from_sessions
 
     with show_progress("Learning") as show:
-        learn_from_sessions(store, progress=show)
+        learn_from_sessions(store, progress=show, mapper=mapper)
 
 
 def _keep_sessions(
@@ -98,12 +125,14 @@ def _fill_overview_names(store: Store, overview: Overview) -> Overview:
     )
 
 
-def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
+def _summarize_outcomes(
+    store: Store, where: Filter, mapper: ChunkMapper
+) -> tuple[OutcomeRate, ...]:
     from rekindle.analytics.outcome_rates import summarize_outcomes
     from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
     with show_progress("Judging sessions") as show:
-        judge_outcomes(store, where, progress=show)
+        judge_outcomes(store, where, progress=show, mapper=mapper)
     return summarize_outcomes(store.session_outcomes.count(where))
 
 

@@ -12,6 +12,7 @@ from rekindle.cli.session_choice import is_filter, parse_filter, select_sessions
 from rekindle.errors import NotFound
 
 if TYPE_CHECKING:
+    from rekindle.parallel import ChunkMapper
     from rekindle.store import Filter, Store
     from rekindle.types import JudgedSession
 
@@ -33,12 +34,15 @@ def judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
     return judged_sessions.load_judged_session(store, store.resolve(name, owner=owner).id)
 
 
-def judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
+def judge_sessions(
+    store: Store, where: Filter, mapper: ChunkMapper | None = None
+) -> Iterator[JudgedSession]:
     """Yield the sessions that match a filter with their judged calls, in order of their start."""
     from rekindle.learning.verdicts import judged_sessions
+    from rekindle.parallel import SERIAL
 
     with show_progress("Judging") as show:
-        judged_sessions.judge_sessions(store, where, progress=show)
+        judged_sessions.judge_sessions(store, where, progress=show, mapper=mapper or SERIAL)
     yield from judged_sessions.iter_judged_sessions(store, where)
 
 

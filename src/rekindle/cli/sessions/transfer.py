@@ -62,6 +62,7 @@ class ExportFormat(StrEnum):
     html = "html"
     atif = "atif"
     otlp = "otlp"
+    parquet = "parquet"
 
 
 def register(app: typer.Typer) -> None:
@@ -85,7 +86,8 @@ def export_sessions(
             "--output",
             "-o",
             metavar="PATH",
-            help="Output file, or a folder (existing, or ending in /) for one file per session.",
+            help="Output file, or a folder (existing, or ending in /) for one file per session,"
+            " or with parquet per month.",
         ),
     ] = None,
     redact: Annotated[
@@ -106,10 +108,13 @@ def export_sessions(
       rekindle sessions export 'My Project' -f html -o project.html
       rekindle sessions export project=api since=7d -f md -o notes/
       rekindle sessions export since=7d -f otlp --redact -o spans.jsonl
+      rekindle sessions export -f parquet -o archive/
     """
     path = None if output in (None, "-") else Path(output).expanduser()
     folder = path if output and path and (output.endswith(os.sep) or path.is_dir()) else None
     redactor = create_session_redactor() if redact else None
+    if format is ExportFormat.parquet and path is None:
+        raise typer.BadParameter("parquet needs a folder; pass one with -o")
     with open_for_reading() as store:
         if not what and owner is None and format is ExportFormat.jsonl and folder is None:
             _write_output(_redact_lines(store.dump(), redactor), path)
@@ -117,20 +122,33 @@ def export_sessions(
             chosen = list(_select_sessions(store, what or [], lineage, owner))
             if not chosen:
                 raise NotFound("No sessions match.")
-            if folder is not None:
-                _write_folder(store, chosen, format, folder, redactor)
-            elif format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
-                raise typer.BadParameter(
-                    f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
-                )
-            else:
-                _write_output(_render_sessions(store, chosen, format, redactor), path)
+            _write_chosen(store, chosen, format, path, folder, redactor)
     if redactor is None:
         print_notice(
             "Not redacted: the export may contain secrets and personal data. Remove them with --redact."
         )
     else:
         print_removed(redactor.count_removed())
+
+
+def _write_chosen(
+    store: Store,
+    chosen: list[Session],
+    format: ExportFormat,
+    path: Path | None,
+    folder: Path | None,
+    redactor: SessionRedactor | None,
+) -> None:
+    if format is ExportFormat.parquet and path is not None:
+        _write_archive(store, chosen, path, redactor)
+    elif folder is not None:
+        _write_folder(store, chosen, format, folder, redactor)
+    elif format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
+        raise typer.BadParameter(
+            f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
+        )
+    else:
+        _write_output(_render_sessions(store, chosen, format, redactor), path)
 
 
 def _write_output(pieces: Iterable[bytes], output: Path | None) -> None:
@@ -270,6 +288,27 @@ def _write_folder(
                 out.writelines(_render_sessions(store, [session], format, redactor))
             show(done, len(sessions))
     print_notice(f"{format_count(len(sessions), 'session')} written to {folder}")
+
+
+def _write_archive(
+    store: Store, sessions: list[Session], folder: Path, redactor: SessionRedactor | None
+) -> None:
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
+    from rekindle.store import Filter
+    from rekindle.transcripts.parquet.writer import write_parquet
+
+    with show_progress("Judging") as show:
+        judge_outcomes(store, Filter(archived=None), progress=show)
+    chosen = {session.id for session in sessions}
+    with show_progress("Writing") as show:
+        report = write_parquet(
+            store, chosen, folder, redactor, lambda done, _: show(done, len(sessions))
+        )
+    unchanged = f", {len(report.unchanged):,} unchanged" if report.unchanged else ""
+    print_notice(
+        f"{format_count(report.sessions, 'session')} in {folder}:"
+        f" {format_count(len(report.written), 'month')} written{unchanged}"
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 import typer
 
+from rekindle.cli.insights.mapping import JobsOption, SchedulerOption, open_work_mapper
 from rekindle.cli.output import (
     JsonOption,
     encode_json,
@@ -41,15 +42,20 @@ def register(group: typer.Typer) -> None:
 
 def learn_sessions(
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Learn from new and changed sessions, and renew what is known about their projects.
 
-    Import, chats and the gateway do this by themselves; run it to bring an older store up to date.
+    Import, chats and the gateway do this by themselves; run it to bring an older store up to date. What
+    is finished is stored at once: a run that was interrupted goes on where it was.
 
     \b
     Examples:
       rekindle warm learn
+      rekindle warm learn --jobs 4
+      rekindle warm learn --scheduler tcp://10.0.0.5:8786
       rekindle warm learn --json
     """
     from rekindle.learning.notes.learner import learn_from_sessions
@@ -60,8 +66,12 @@ def learn_sessions(
         with open_for_writing() as store:
             learn_pending(load_settings().home, store)
         return
-    with open_for_writing(may_create=True) as store, show_progress("Learning") as progress:
-        report = learn_from_sessions(store, progress=progress)
+    with (
+        open_work_mapper(jobs, scheduler) as mapper,
+        open_for_writing(may_create=True) as store,
+        show_progress("Learning") as progress,
+    ):
+        report = learn_from_sessions(store, progress=progress, mapper=mapper)
     if json:
         print_line(encode_json(report._asdict()).decode())
         return

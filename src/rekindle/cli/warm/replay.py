@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rekindle.cli.insights.mapping import JobsOption, SchedulerOption, open_work_mapper
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -48,6 +49,8 @@ def replay_history(
         Path | None,
         typer.Option(metavar="FILE", help="Write a page to this file.", show_default=False),
     ] = None,
+    jobs: JobsOption = None,
+    scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Replay your history: what would each session have been told, and did it come true?
@@ -55,31 +58,33 @@ def replay_history(
     Every session of a project with five or more earlier ones is asked for, with what was learned
     from the earlier ones only. Compared are the naive list (the 12 commonest commands and the 8
     commonest files) and the limit (everything that was known before). No model is used. The figures of
-    one project are kept for `rekindle web`.
+    one project are kept for `rekindle web`. A replay that was interrupted goes on where it was.
 
     \b
     Examples:
       rekindle warm replay
       rekindle warm replay --project owner/name --json
       rekindle warm replay --html replay.html
+      rekindle warm replay --scheduler tcp://10.0.0.5:8786
     """
     from rekindle.learning.notes.replay import choose_projects, replay_projects
     from rekindle.learning.notes.replay_figures import save_replay, summarize_replay
 
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
-    with open_for_notes() as store, show_progress("Replaying") as progress:
-        results = replay_projects(store, project, progress=progress)
+    home = load_settings().home
+    with (
+        open_work_mapper(jobs, scheduler) as mapper,
+        open_for_notes() as store,
+        show_progress("Replaying") as progress,
+    ):
+        results = replay_projects(store, project, progress=progress, mapper=mapper, home=home)
         known = [one for one, _, _ in store.observations.list_projects()]
-    if not results[0].scores:
-        raise InvalidInput(
-            "no sessions to replay: expected a project with six or more sessions with tool calls."
-            " List sessions with `rekindle sessions list`"
-        )
+    _require_scores(results)
     chosen = choose_projects(known, project)
     if len(chosen) == 1:
         with suppress(OSError):  # a home that cannot be written to
-            save_replay(load_settings().home, chosen[0], results, time.time())
+            save_replay(home, chosen[0], results, time.time())
     if html is not None:
         html.expanduser().write_text("".join(_render_page(results, project)), encoding="utf-8")
     if json:
@@ -91,6 +96,14 @@ def replay_history(
     else:
         _write_result_table(results)
         _write_recalls(results[0])
+
+
+def _require_scores(results: Sequence[ReplayResult]) -> None:
+    if not results[0].scores:
+        raise InvalidInput(
+            "no sessions to replay: expected a project with six or more sessions with tool calls."
+            " List sessions with `rekindle sessions list`"
+        )
 
 
 def _write_result_table(results: Sequence[ReplayResult]) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from rekindle.analytics.cluster_stats import Rate, compute_rate
@@ -165,34 +166,34 @@ def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
     return Recall(text, len(text) // 4, tuple(notes))
 
 
-def find_own_commands(projects: Mapping[str, Sequence[ReplaySession]]) -> Callable[[str], bool]:
-    """Return whether a command, by its key, belongs to few enough projects to be their own.
+def find_common_commands(projects: Iterable[Sequence[SessionObservation]]) -> frozenset[str]:
+    """Return the commands, by their keys, that too many projects use to be their own.
 
     A folder with a handful of sessions is no project that says what is usual.
     """
-    users: dict[str, set[str]] = {}
-    for project, sessions in projects.items():
-        for one in sessions if len(sessions) > MIN_EARLIER_SESSIONS else ():
-            for use in one.observation.commands:
-                users.setdefault(use.key, set()).add(project)
-    common = {key for key, names in users.items() if len(names) > MAX_PROJECTS_OF_OWN}
-    return lambda key: key not in common and not is_everyday(key)
+    users: Counter[str] = Counter()
+    for sessions in projects:
+        if len(sessions) > MIN_EARLIER_SESSIONS:
+            users.update({use.key for one in sessions for use in one.commands})
+    return frozenset(key for key, count in users.items() if count > MAX_PROJECTS_OF_OWN)
 
 
-def replay_project(
-    sessions: Sequence[ReplaySession],
-    recallers: Mapping[str, Recaller],
-    is_own: Callable[[str], bool],
-    progress: Callable[[], None] = lambda: None,
+def make_recallers() -> dict[str, Recaller]:
+    """Return the ways to answer that are compared, by name."""
+    return {"notes": NotesRecaller(), "naive list": NaiveRecaller(), "limit": LimitRecaller()}
+
+
+def replay_session(
+    one: ReplaySession, earlier: Iterable[SessionObservation], common: AbstractSet[str]
 ) -> Iterator[tuple[str, SessionScore]]:
-    """Yield the score of each way to answer for each session, oldest first."""
-    ordered = sorted(sessions, key=lambda one: (one.observation.started, one.observation.session))
-    for number, one in enumerate(ordered):
-        if number >= MIN_EARLIER_SESSIONS:
-            playbook = build_playbook([earlier.observation for earlier in ordered[:number]])
-            for name, recaller in recallers.items():
-                yield name, _replay_session(one, playbook, recaller, is_own)
-        progress()
+    """Yield the score of each way to answer for a session, after its project's earlier ones."""
+
+    def is_own(key: str) -> bool:
+        return key not in common and not is_everyday(key)
+
+    playbook = build_playbook(earlier)
+    for name, recaller in make_recallers().items():
+        yield name, _replay_session(one, playbook, recaller, is_own)
 
 
 def _replay_session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -13,11 +14,19 @@ from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
-from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
 from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
-from rekindle.learning.verdicts.judged_sessions import judge_sessions, load_judged_session
+from rekindle.learning.verdicts.judged_sessions import judge_sessions
+from rekindle.learning.verdicts.session_readers import (
+    LoadedSessions,
+    StoreReader,
+    WorkReader,
+    can_reach_store,
+    load_sessions,
+)
+from rekindle.parallel import SERIAL, ChunkMapper, group_items
 from rekindle.projects import (
     FOLDER_PREFIX,
     choose_project,
@@ -29,7 +38,7 @@ from rekindle.projects import (
     normalize_folder,
     normalize_remote,
 )
-from rekindle.store import Store
+from rekindle.store import Filter, Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
 
@@ -39,6 +48,8 @@ Progress = Callable[[int, int], None]
 
 VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
 SESSIONS_PER_COMMIT = 50
+SECONDS_PER_MESSAGE = 150e-6  # roughly, to read a message and to observe it
+SECONDS_PER_PLAYBOOK_SESSION = 0.5e-3
 LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
 # Texts in the role of the user that no user wrote.
 _GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
@@ -69,12 +80,29 @@ class LoadedSession(NamedTuple):
     calls: Sequence[ObservedCall]
 
 
+class ObservingWork(NamedTuple):
+    """Sessions that are to be observed."""
+
+    reader: WorkReader
+    sessions: Sequence[UnobservedSession]
+
+
+class ObservationResult(NamedTuple):
+    """The observation of a session, encoded, and what it says about the project of its folder."""
+
+    session: UnobservedSession
+    data: bytes
+    remotes: Sequence[str]
+    paths: Sequence[str]
+
+
 def learn_from_sessions(
     store: Store,
     *,
     limit: int | None = None,
     only: Collection[str] | None = None,
     progress: Progress | None = None,
+    mapper: ChunkMapper = SERIAL,
 ) -> LearnReport:
     """Observe sessions that are new or have changed, and renew the playbooks of their projects.
 
@@ -83,46 +111,96 @@ def learn_from_sessions(
     waiting = store.observations.find_stale(VERSION)
     if only is not None:
         waiting = [one for one in waiting if one.id in only]
-    elif limit is None:
-        judge_sessions(store)  # many together, which is faster than one by one
     if limit is not None:
         waiting = waiting[-limit:]
+    if limit is None and only is None:
+        judge_sessions(store, Filter(archived=None), mapper=mapper)
+    else:
+        for one in waiting:
+            judge_sessions(store, session=one.id)
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
     batch: list[tuple[UnobservedSession, bytes]] = []
-    for number, one in enumerate(waiting):
-        try:
-            observation = observe_stored_session(store, one)
-        except NotFound:
-            continue  # deleted meanwhile
-        batch.append((one, _encode(observation)))
-        if one.cwd:
-            remotes = [normalize_remote(one.repository or ""), *observation.remotes]
-            evidence = folders.setdefault(one.cwd, FolderEvidence(Counter(), set()))
-            evidence.remotes.update(key for key in remotes if key)
-            evidence.paths.update(list_paths(observation))
-        if one.project:
-            touched.add(one.project)
+    done = 0
+    for observed in _observe_all(store, waiting, mapper):
+        for one in observed:
+            batch.append((one.session, one.data))
+            _add_evidence(folders, one)
+            if one.session.project:
+                touched.add(one.session.project)
         if len(batch) >= SESSIONS_PER_COMMIT:
             store.observations.save(VERSION, batch)
             batch = []
+        done += len(observed)
         if progress:
-            progress(number + 1, len(waiting))
+            progress(done, len(waiting))
     store.observations.save(VERSION, batch)
     touched |= _assign_projects(store, folders)
-    for project in sorted(touched):
-        renew_playbook(store, project)
+    _renew_playbooks(store, touched, mapper)
     return LearnReport(len(waiting), tuple(sorted(touched)))
 
 
-def renew_playbook(store: Store, project: str) -> None:
-    """Build the playbook of a project from the observations of its newest sessions."""
-    observations = load_observations(store, project)
-    wishes = _collect_wishes(store, observations)
-    save_playbook(store, project, build_playbook(observations, wishes))
+def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) -> None:
+    session = one.session
+    if session.cwd:
+        remotes = [normalize_remote(session.repository or ""), *one.remotes]
+        evidence = folders.setdefault(session.cwd, FolderEvidence(Counter(), set()))
+        evidence.remotes.update(key for key in remotes if key)
+        evidence.paths.update(one.paths)
 
 
-def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) -> list[Wish]:
+class PlaybookWork(NamedTuple):
+    """Projects whose playbooks are to be built."""
+
+    reader: WorkReader
+    projects: Sequence[str]
+
+
+def _renew_playbooks(store: Store, projects: Collection[str], mapper: ChunkMapper) -> None:
+    """Build the playbooks of projects from the observations of their newest sessions."""
+    if not projects:
+        return
+    counts = {project: count for project, count, _ in store.observations.list_projects()}
+    reader = StoreReader(store)
+    chunks = [
+        chunk.replace_work(PlaybookWork(reader, chunk.work))
+        for chunk in group_items(
+            sorted(projects),
+            lambda one: SECONDS_PER_PLAYBOOK_SESSION * min(counts.get(one, 0) + 1, MAX_SESSIONS),
+            lambda one: f"project {one}",
+            workers=mapper.workers,
+        )
+    ]
+    prepare = None if can_reach_store(mapper, store) else _load_playbook_work
+    for built in mapper.map_chunks(build_playbook_chunk, chunks, prepare=prepare):
+        for project, playbook in built:
+            save_playbook(store, project, playbook)
+
+
+def build_playbook_chunk(work: PlaybookWork) -> list[tuple[str, Playbook]]:
+    """Build the playbooks of some projects."""
+    found: list[tuple[str, Playbook]] = []
+    for project in work.projects:
+        observations = _read_newest(work.reader, project)
+        wishes = _collect_wishes(work.reader, observations)
+        found.append((project, build_playbook(observations, wishes)))
+    return found
+
+
+def _load_playbook_work(work: PlaybookWork) -> PlaybookWork:
+    newest: dict[str, list[bytes]] = {}
+    texts: dict[tuple[str, int], str] = {}
+    for project in work.projects:
+        newest[project] = work.reader.load_newest(project, VERSION, MAX_SESSIONS)
+        for one in map(_decode_observation, newest[project]):
+            for wish in one.wishes:
+                texts[one.session, wish.position] = work.reader.load_text(
+                    one.session, wish.position
+                )
+    return work._replace(reader=LoadedSessions(newest=newest, texts=texts))
+
+
+def _collect_wishes(reader: WorkReader, observations: Sequence[SessionObservation]) -> list[Wish]:
     sessions = [
         WishSession(one.session, one.started, one.words, one.wishes)
         for one in observations
@@ -140,17 +218,16 @@ def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) ->
         hashed = hash_words(word)
         return bool(hashed) and hashed <= names
 
-    def load_text(session: str, position: int) -> str:
-        found = store.messages(session, after=position - 1, limit=1)
-        return found[0].text if found else ""
-
-    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), load_text)
+    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), reader.load_text)
 
 
 def load_observations(store: Store, project: str) -> list[SessionObservation]:
     """Return the observations of a project's newest sessions."""
-    found = store.observations.load_newest(project, VERSION, MAX_SESSIONS)
-    return [_decode_observation(data) for data in found]
+    return _read_newest(StoreReader(store), project)
+
+
+def _read_newest(reader: WorkReader, project: str) -> list[SessionObservation]:
+    return list(map(_decode_observation, reader.load_newest(project, VERSION, MAX_SESSIONS)))
 
 
 def decode_observations(
@@ -164,19 +241,53 @@ def decode_observations(
 # ── observing
 
 
-def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObservation:
-    """Observe a session of the store."""
-    loaded = load_session(store, one.id)
-    return observe_session(
-        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
-    )
+def _observe_all(
+    store: Store, waiting: Sequence[UnobservedSession], mapper: ChunkMapper
+) -> Iterator[list[ObservationResult]]:
+    reader = StoreReader(store)
+    chunks = [
+        chunk.replace_work(ObservingWork(reader, chunk.work))
+        for chunk in group_items(
+            waiting,
+            lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),
+            lambda one: f"session {one.id}",
+            workers=mapper.workers,
+        )
+    ]
+    prepare = None if can_reach_store(mapper, store) else _load_work
+    return mapper.map_chunks(observe_chunk, chunks, prepare=prepare)
+
+
+def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
+    """Observe some sessions whose calls are judged; those deleted meanwhile are left out."""
+    found: list[ObservationResult] = []
+    for one in work.sessions:
+        with suppress(NotFound):
+            loaded = read_session(work.reader, one.id)
+            observation = observe_session(
+                one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
+            )
+            paths = tuple(list_paths(observation)) if one.cwd else ()
+            found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))
+    return found
+
+
+def _load_work(work: ObservingWork) -> ObservingWork:
+    wanted = [(one.id, 0) for one in work.sessions]
+    return work._replace(reader=load_sessions(work.reader, wanted, with_verdicts=True))
 
 
 def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
-    messages = store.messages(id)
+    judge_sessions(store, session=id)
+    return read_session(StoreReader(store), id)
+
+
+def read_session(reader: WorkReader, id: str) -> LoadedSession:
+    """Read a session's request and its calls with their stored verdicts and results."""
+    messages = list(reader.iter_messages(id))
     said = [UserTurn(one.position or 0, one.text) for one in messages if is_said(one)]
-    judged = load_judged_session(store, id)
+    judged = reader.load_judged(id)
     verdicts = {(one.position, one.number): one for one in judged.calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
     calls = list(_iter_calls(messages, verdicts, results))

@@ -2,48 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+
+from rekindle.errors import NotFound
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS
+from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.knowledge.notes.replay import (
-    LimitRecaller,
-    NaiveRecaller,
-    NotesRecaller,
+    MIN_EARLIER_SESSIONS,
     ReplayResult,
     ReplaySession,
     SessionScore,
-    find_own_commands,
-    replay_project,
+    find_common_commands,
+    make_recallers,
+    replay_session,
 )
+from rekindle.learning.verdicts.session_readers import (
+    StoreReader,
+    WorkReader,
+    can_reach_store,
+    load_sessions,
+)
+from rekindle.parallel import SERIAL, Chunk, ChunkMapper, group_items
+from rekindle.parallel.finished import FinishedChunks, resume_chunks
 from rekindle.projects import matches_project
 from rekindle.store import Filter, Store
+from rekindle.types import Session
 
-from .learner import Progress, learn_from_sessions, load_observations, load_session
+from .learner import VERSION, Progress, learn_from_sessions, read_session
+
+UNFINISHED_FOLDER = "unfinished/replay"  # of the home
+# Roughly, to replay a session, and to build the playbook from each earlier one.
+SECONDS_PER_SESSION, SECONDS_PER_EARLIER_SESSION = 20e-3, 0.5e-3
+
+_decode_observation = msgspec.msgpack.Decoder(SessionObservation).decode
+_Scores = list[tuple[str, SessionScore]]
+
+
+class _History(NamedTuple):
+    """The sessions of a project, oldest first, and a digest of everything that is known about them."""
+
+    sessions: Sequence[tuple[str, str]]  # id and folder
+    digest: str
+
+
+class ReplayPlace(NamedTuple):
+    """One session to replay: its project and its number among the sessions there."""
+
+    project: str
+    number: int
+
+
+class ReplayWork(NamedTuple):
+    """Sessions of a project that are to be replayed, by number, with all that came before them."""
+
+    reader: WorkReader
+    sessions: Sequence[tuple[str, str]]  # id and folder, oldest first
+    first: int
+    common: frozenset[str]
 
 
 def replay_projects(
-    store: Store, wanted: str | None = None, *, progress: Progress | None = None
+    store: Store,
+    wanted: str | None = None,
+    *,
+    progress: Progress | None = None,
+    mapper: ChunkMapper = SERIAL,
+    home: Path | None = None,
 ) -> list[ReplayResult]:
-    """Replay the history of one project, or of all, and return how each way to answer did."""
-    learn_from_sessions(store, progress=progress)
-    histories = {
-        project: list(_iter_replay_sessions(store, project))
-        for project, _, _ in store.observations.list_projects()
-    }
-    is_own = find_own_commands(histories)
-    chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
-    total, done = sum(map(len, chosen.values())), 0
+    """Replay the history of one project, or of all, and return how each way to answer did.
 
-    def advance() -> None:
-        nonlocal done
-        done += 1
+    With a `home`, a replay that was interrupted goes on where it was.
+    """
+    learn_from_sessions(store, progress=progress, mapper=mapper)
+    known: list[list[SessionObservation]] = []
+    histories: dict[str, _History] = {}
+    for project, _, _ in store.observations.list_projects():
+        data = _load_data(store, project)
+        recent = store.recent(len(data) or 1, where=Filter(project=project))
+        decoded = {one.id: _decode_observation(data[one.id]) for one in recent if one.id in data}
+        known.append([*decoded.values()])
+        histories[project] = _sort_sessions(recent, decoded, data)
+    common = find_common_commands(known)
+    chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
+    scores: dict[str, list[SessionScore]] = {name: [] for name in make_recallers()}
+    done, total = 0, sum(len(one.sessions) for one in chosen.values())
+    for found in _replay_histories(store, chosen, common, mapper, home):
+        for name, score in found:
+            scores[name].append(score)
+        done += len(found) // len(scores)
         if progress:
             progress(done, total)
-
-    recallers = {"notes": NotesRecaller(), "naive list": NaiveRecaller(), "limit": LimitRecaller()}
-    scores: dict[str, list[SessionScore]] = {name: [] for name in recallers}
-    for sessions in chosen.values():
-        for name, score in replay_project(sessions, recallers, is_own, advance):
-            scores[name].append(score)
     return [ReplayResult(name, found) for name, found in scores.items()]
 
 
@@ -55,11 +109,80 @@ def choose_projects(projects: Iterable[str], wanted: str | None) -> list[str]:
     return [project for project in found if matches_project(project, wanted)]
 
 
-def _iter_replay_sessions(store: Store, project: str) -> Iterator[ReplaySession]:
-    observations = {one.session: one for one in load_observations(store, project)}
-    for session in store.recent(len(observations) or 1, where=Filter(project=project)):
-        observation = observations.get(session.id)
-        if observation is None:
-            continue
-        loaded = load_session(store, session.id)
-        yield ReplaySession(observation, session.cwd or "", loaded.request, loaded.calls)
+def _load_data(store: Store, project: str) -> dict[str, bytes]:
+    newest = store.observations.load_newest(project, VERSION, MAX_SESSIONS)
+    return {_decode_observation(data).session: data for data in newest}
+
+
+def _sort_sessions(
+    recent: Iterable[Session],
+    decoded: Mapping[str, SessionObservation],
+    data: Mapping[str, bytes],
+) -> _History:
+    """Put the sessions of a project in order, as far as they were observed."""
+    sessions = [one for one in recent if one.id in decoded]
+    sessions.sort(key=lambda one: (decoded[one.id].started, one.id))
+    digest = blake2b(VERSION.encode(), digest_size=16)
+    for one in sessions:
+        digest.update(data[one.id])
+        digest.update(repr((one.id, one.cwd, one.message_count, one.last_active)).encode())
+    return _History([(one.id, one.cwd or "") for one in sessions], digest.hexdigest())
+
+
+def _replay_histories(
+    store: Store,
+    histories: Mapping[str, _History],
+    common: frozenset[str],
+    mapper: ChunkMapper,
+    home: Path | None,
+) -> Iterator[_Scores]:
+    places = [
+        ReplayPlace(project, number)
+        for project, history in histories.items()
+        for number in range(MIN_EARLIER_SESSIONS, len(history.sessions))
+    ]
+    reader = StoreReader(store)
+    chunks: list[Chunk[ReplayWork]] = []
+    keys: list[str] = []
+    # The same chunks whatever the number of workers, so that any of them can go on.
+    for chunk in group_items(
+        places,
+        lambda one: SECONDS_PER_SESSION + SECONDS_PER_EARLIER_SESSION * one.number,
+        lambda one: f"{one.project}, session {one.number + 1}",
+        get_group=lambda one: one.project,
+    ):
+        first, last = chunk.work[0], chunk.work[-1].number
+        history = histories[first.project]
+        work = ReplayWork(reader, history.sessions[: last + 1], first.number, common)
+        chunks.append(Chunk(chunk.name, work, chunk.seconds))
+        about = (history.digest, first.number, last, sorted(common))
+        keys.append(blake2b(repr(about).encode(), digest_size=16).hexdigest())
+    prepare = None if can_reach_store(mapper, store) else _load_work
+    if home is None:
+        yield from mapper.map_chunks(replay_chunk, chunks, prepare=prepare)
+        return
+    finished: FinishedChunks[_Scores] = FinishedChunks(home / UNFINISHED_FOLDER, _Scores)
+    yield from resume_chunks(mapper, replay_chunk, chunks, keys, finished, prepare=prepare)
+    finished.forget_all()
+
+
+def replay_chunk(work: ReplayWork) -> _Scores:
+    """Replay some sessions of a project, each with what was learned from the earlier ones only."""
+    ids = [id for id, _ in work.sessions]
+    data = work.reader.load_observations(ids, VERSION)
+    earlier = [_decode_observation(data[id]) for id in ids[: work.first] if id in data]
+    found: _Scores = []
+    for id, folder in work.sessions[work.first :]:
+        with suppress(NotFound, KeyError):  # deleted meanwhile
+            loaded, observation = read_session(work.reader, id), _decode_observation(data[id])
+            session = ReplaySession(observation, folder, loaded.request, loaded.calls)
+            found += replay_session(session, earlier, work.common)
+            earlier.append(observation)
+    return found
+
+
+def _load_work(work: ReplayWork) -> ReplayWork:
+    replayed = [(id, 0) for id, _ in work.sessions[work.first :]]
+    loaded = load_sessions(work.reader, replayed, with_verdicts=True)
+    data = work.reader.load_observations([id for id, _ in work.sessions], VERSION)
+    return work._replace(reader=loaded._replace(observations=data))

@@ -65,6 +65,7 @@ class Engine(Protocol):
 
     name: str
     location: str
+    target: str  # as it was opened, with a password if there is one
     version: int
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:

@@ -114,7 +114,7 @@ class PostgresEngine:
         self.location = re.sub(r"\A(\w+://[^:/@]*):[^@]*@", r"\1:…@", url)
         self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
         self.version = LATEST_VERSION
-        self._url = url
+        self.target = url
         self._durability = durability
         self._readonly = readonly
         self._busy_seconds = busy_seconds
@@ -134,7 +134,9 @@ class PostgresEngine:
 
     def _connect(self) -> Connection:
         connection = psycopg.connect(
-            self._url, connect_timeout=max(2, int(self._busy_seconds)), application_name="rekindle"
+            self.target,
+            connect_timeout=max(2, int(self._busy_seconds)),
+            application_name="rekindle",
         )
         milliseconds = int(self._busy_seconds * 1000)
         commit = "on" if self._durability == "full" else "off"

@@ -63,7 +63,7 @@ class SqliteEngine:
 
     def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
-        self.location = self.path
+        self.location = self.target = self.path
         self.version = LATEST_VERSION
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
         self._readonly = readonly

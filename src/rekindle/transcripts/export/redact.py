@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Content, Message, Session, ToolCall, replace_fields
+from rekindle.types import Content, JudgedCall, Message, Session, ToolCall, replace_fields
 
 from .common import find_image
 
 _TEXT_FIELDS = (
     "source", "owner", "user", "model", "title", "cwd", "git_branch", "repository", "project",
-    "preview", "template", "end_reason",
+    "preview", "last_request", "sub_agent", "template", "end_reason",
 )  # fmt: skip
 IMAGE_NOTE = "[image removed]"  # nobody can tell what it shows
 
@@ -62,6 +62,12 @@ class SessionRedactor:
             tool_calls=tuple(map(self._redact_call, message.tool_calls)),
             meta=self._redactor.redact_value(message.meta, where),
         )
+
+    def redact_judged_call(self, call: JudgedCall) -> JudgedCall:
+        """Return the judged call with its id and tool redacted."""
+        redact = self._redactor.redact_text
+        id, tool = redact(call.id, "arguments"), redact(call.tool, "arguments")
+        return call._replace(id=id, tool=tool)
 
     def redact_record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record of an export in JSON Lines without secrets."""
