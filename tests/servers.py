@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rekindle import open_store
+from tests.waiting import wait_until
 
 
 class Missing(Exception):
@@ -115,6 +116,61 @@ def postgres() -> Iterator[Postgres]:
         yield server
     finally:
         server.remove()
+
+
+class Pgbouncer:
+    """A pgbouncer in transaction mode before a server: fewer connections to it than clients."""
+
+    def __init__(self, server: Postgres, *, pool_size: int = 2, max_clients: int = 100) -> None:
+        program = _find_pgbouncer()
+        self._server = server
+        self._folder = Path(tempfile.mkdtemp(prefix="rekindle-pgbouncer-"))
+        self.port = _free_port()
+        settings = self._folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port} user=rekindle\n"
+            "[pgbouncer]\npool_mode = transaction\nauth_type = any\nlisten_addr = 127.0.0.1\n"
+            f"unix_socket_dir =\nlisten_port = {self.port}\ndefault_pool_size = {pool_size}\n"
+            f"max_client_conn = {max_clients}\nserver_round_robin = 1\n"
+        )
+        command = [program, "-q", str(settings)]
+        if os.geteuid() == 0:  # it refuses to run as root
+            self._folder.chmod(0o755)
+            user = pwd.getpwnam("postgres")
+            identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        else:
+            identity = {}
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, **quiet, **identity)
+        wait_until(self._is_listening)
+
+    def _is_listening(self) -> bool:
+        if self._process.poll() is not None:
+            assert self._process.stderr
+            raise RuntimeError(f"pgbouncer: {self._process.stderr.read().decode()}")
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def route(self, url: str) -> str:
+        """The URL of a database of the server through this."""
+        return url.replace(f":{self._server.port}/", f":{self.port}/")
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _find_pgbouncer() -> str:
+    def look() -> str | None:
+        return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+    if look() is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(["apt-get", "install", "-y", "pgbouncer"], **quiet)
+    if (found := look()) is None:
+        raise Missing("no pgbouncer here, and it could not be installed")
+    return found
 
 
 _SHARED = "postgres.pickle"

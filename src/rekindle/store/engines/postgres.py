@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors as pg
@@ -37,6 +36,15 @@ from rekindle.types import Finding, Message
 
 from . import postgres_search
 from .connection_pool import ConnectionPool
+from .postgres_connections import (
+    CONNECTION_ERRORS,
+    Connection,
+    Connector,
+    close_connection,
+    connect_with_retries,
+    is_connection_lost,
+    lacks_connections,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +53,6 @@ MAX_READERS = 8
 UPGRADE_LOCK = 0x52454B44
 MAX_ATTEMPTS = 50  # many writers that claim the same title succeed one by one
 
-Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
-
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we report lost connections
-_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 # Each writer records the number of its transaction in it. If the answer to a commit is lost, this
 # shows whether it succeeded: the query waits for a commit in progress and, unlike a transaction id
 # of the server, the number is not reused after a crash.
@@ -114,14 +118,17 @@ class PostgresEngine:
         self.location = re.sub(r"\A(\w+://[^:/@]*):[^@]*@", r"\1:…@", url)
         self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
         self.version = LATEST_VERSION
-        self._url = url
-        self._durability = durability
+        self._connector = Connector(url, durability=durability, busy_seconds=busy_seconds)
         self._readonly = readonly
         self._busy_seconds = busy_seconds
         self._writer: Connection | None = None
         self._closed = False
         self._readers = ConnectionPool(
-            self._connect_reader, _close_connection, psycopg.Error, MAX_READERS, _is_alive
+            self._connect_reader,
+            close_connection,
+            psycopg.Error,
+            MAX_READERS,
+            self._connector.is_alive,
         )
         self._writer_name = secrets.token_hex(8)
         self._commit_number = 0
@@ -132,35 +139,25 @@ class PostgresEngine:
 
     # -- opening
 
-    def _connect(self) -> Connection:
-        connection = psycopg.connect(
-            self._url, connect_timeout=max(2, int(self._busy_seconds)), application_name="rekindle"
-        )
-        milliseconds = int(self._busy_seconds * 1000)
-        commit = "on" if self._durability == "full" else "off"
-        tx = PostgresTransaction(connection)
-        tx.run(f"SET lock_timeout = {milliseconds}")
-        tx.run(f"SET synchronous_commit = {commit}")
-        connection.commit()
-        return connection
-
     def _connect_writer(self) -> Connection:
-        connection = self._connect()
-        # A machine that disappears mid-write must not hold its locks until the network times out.
-        connection.execute(
-            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
-            "SET tcp_keepalives_count = 3"
-        )
+        connection = self._connector.connect_writer()
         connection.execute(_DELETE_OLD_WRITERS, (time.time() - WRITER_RETENTION_SECONDS,))
         connection.commit()
         return connection
 
     def _connect_reader(self) -> Connection:
-        # Retry only once the store is open: a wrong address must fail immediately.
-        deadline = time.monotonic() + (self._busy_seconds if self._is_open else 0.0)
-        connection = _connect_with_retries(self._connect, deadline)
+        return connect_with_retries(
+            self._open_reader,
+            time.monotonic() + self._busy_seconds,
+            only_if_full=not self._is_open,  # a wrong address must fail immediately
+            reuse=self._readers.take_idle,
+        )
+
+    def _open_reader(self) -> Connection:
+        connection = self._connector.connect()
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        self._connector.set_limits(connection)
         return connection
 
     def _open(self) -> None:
@@ -174,7 +171,8 @@ class PostgresEngine:
             self._upgrade()
 
     def _upgrade(self) -> None:
-        with self._connect() as connection:
+        with self._connector.connect() as connection:
+            self._connector.set_limits(connection)
             tx = PostgresTransaction(connection)
             tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
             version = _read_version(connection)  # again: another process may have been faster
@@ -227,6 +225,7 @@ class PostgresEngine:
             connection = self._get_writer(deadline)
             tx = PostgresTransaction(connection)
             try:
+                self._connector.set_limits(connection)
                 if (
                     is_uncertain
                     and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
@@ -243,8 +242,8 @@ class PostgresEngine:
                 is_uncertain, attempts_left = False, attempts_left - 1
                 if not attempts_left:
                     raise
-            except _CONNECTION_ERRORS as error:
-                if not _is_connection_lost(error):
+            except CONNECTION_ERRORS as error:
+                if not is_connection_lost(error):
                     connection.rollback()
                     raise
                 self._drop_connections()
@@ -262,12 +261,12 @@ class PostgresEngine:
         if self._closed:
             raise StoreClosed("the store is closed")
         if self._writer is None or self._writer.closed:
-            self._writer = _connect_with_retries(self._connect_writer, deadline)
+            self._writer = connect_with_retries(self._connect_writer, deadline)
         return self._writer
 
     def _drop_connections(self) -> None:
         if self._writer:
-            _close_connection(self._writer)
+            close_connection(self._writer)
         self._writer = None
         self._readers.clear()
 
@@ -294,7 +293,12 @@ class PostgresEngine:
             raise StoreFull(f"{self.location}: the server's disk is full") from error
         except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
             raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
-        except _CONNECTION_ERRORS as error:
+        except CONNECTION_ERRORS as error:
+            if lacks_connections(error):
+                raise StoreBusy(
+                    f"{self.location}: the server has had no free connection for"
+                    f" {self._busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"
+                ) from error
             raise StoreUnavailable(
                 f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
             ) from error
@@ -348,7 +352,7 @@ class PostgresEngine:
         return disk, tx.run(f"{tables} {own_tables} = 'words'")[0][0]
 
     def compact(self) -> None:
-        with self._translate_errors(), self._connect() as connection:
+        with self._translate_errors(), self._connector.connect() as connection:
             connection.autocommit = True
             connection.execute("VACUUM ANALYZE sessions, messages, words")
 
@@ -359,38 +363,7 @@ class PostgresEngine:
         self._closed = True
         self._readers.close()
         if self._writer:
-            _close_connection(self._writer)
-
-
-def _close_connection(connection: Connection) -> None:
-    connection.close()
-
-
-def _connect_with_retries(connect: Callable[[], Connection], deadline: float) -> Connection:
-    """Connect, retrying until `deadline` while the server restarts."""
-    pause = 0.05
-    while True:
-        try:
-            return connect()
-        except psycopg.OperationalError:
-            if time.monotonic() + pause > deadline:
-                raise
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
-
-
-def _is_alive(connection: Connection) -> bool:
-    """Return whether the server still knows a connection; after a restart it does not."""
-    try:
-        connection.execute("SELECT 1")
-    except _CONNECTION_ERRORS:
-        return False
-    return True
-
-
-def _is_connection_lost(error: psycopg.Error) -> bool:
-    """Return whether the connection is gone, rather than only a statement failed, as on a full disk."""
-    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+            close_connection(self._writer)
 
 
 def _read_version(connection: Connection) -> int:
