@@ -27,6 +27,7 @@ from rekindle.store.core.engine import Operation, Progress, Row, Transaction
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
+    OLDEST_COMPATIBLE,
     REQUESTS_VERSION,
     apply_migrations,
     refuse_newer,
@@ -59,6 +60,7 @@ MAX_ATTEMPTS = 50  # many writers that claim the same title succeed one by one
 _RECORD_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, ?, ?) ON CONFLICT (name)"
     " DO UPDATE SET number = excluded.number, time = excluded.time"
+    " RETURNING (SELECT version FROM rekindle_version)"
 )
 _SELECT_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, 0, 0) ON CONFLICT (name)"
@@ -69,6 +71,8 @@ _DELETE_OLD_WRITERS = (
     " (SELECT name FROM writers WHERE time < %s FOR UPDATE SKIP LOCKED)"
 )
 WRITER_RETENTION_SECONDS = 7 * 86_400.0
+# An upgrade that waits for a table makes all others wait behind it: it gives way and tries again.
+UPGRADE_LOCK_TIMEOUT = "2s"
 _RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 
@@ -132,6 +136,7 @@ class PostgresEngine:
         )
         self._writer_name = secrets.token_hex(8)
         self._commit_number = 0
+        self._known_version = LATEST_VERSION  # of the tables, which others may have upgraded
         self._is_open = False
         with self._translate_errors():
             self._open()
@@ -162,32 +167,48 @@ class PostgresEngine:
 
     def _open(self) -> None:
         with self._readers.borrow() as connection:
-            version = _read_version(connection)
+            version, oldest = _read_version(connection)
             connection.rollback()
-        refuse_newer(self.location, version)
+        refuse_newer(self.location, version, oldest)
         if version < LATEST_VERSION:
             if self._readonly:
                 raise StoreReadOnly(f"{self.location} has not been migrated to this version yet")
-            self._upgrade()
+            self._upgrade_when_possible()
+
+    def _upgrade_when_possible(self) -> None:
+        """Upgrade while other programs go on with their work."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                return self._upgrade()
+            except (pg.LockNotAvailable, pg.DeadlockDetected):
+                if time.monotonic() > deadline:
+                    raise
 
     def _upgrade(self) -> None:
         with self._connector.connect() as connection:
             self._connector.set_limits(connection)
             tx = PostgresTransaction(connection)
             tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
-            version = _read_version(connection)  # again: another process may have been faster
-            if version == LATEST_VERSION:
+            version, _ = _read_version(connection)  # again: another process may have been faster
+            if version >= LATEST_VERSION:
                 return
-            if version:
+            tx.run(f"SET LOCAL lock_timeout = '{UPGRADE_LOCK_TIMEOUT}'")
+            if 0 < version < OLDEST_COMPATIBLE:
                 self._back_up_tables(connection, version)
 
             def apply(sql: str) -> None:
                 tx.run(sql)
 
             apply_migrations("postgres", version, apply)
+            # After the migrations: writers use this table last, too.
             tx.run("CREATE TABLE IF NOT EXISTS rekindle_version (version INTEGER NOT NULL)")
+            tx.run("ALTER TABLE rekindle_version ADD COLUMN IF NOT EXISTS oldest INTEGER")
             tx.run("DELETE FROM rekindle_version")
-            tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST_VERSION,))
+            tx.run(
+                "INSERT INTO rekindle_version (version, oldest) VALUES (?, ?)",
+                (LATEST_VERSION, OLDEST_COMPATIBLE),
+            )
             if 0 < version < LAST_REINDEX_VERSION:
                 self.reindex(tx)
             if 0 < version < REQUESTS_VERSION:
@@ -234,7 +255,10 @@ class PostgresEngine:
                     return results
                 is_uncertain = False
                 results = [operation(tx) for operation in operations]
-                tx.run(_RECORD_COMMIT, (self._writer_name, self._commit_number, time.time()))
+                record = (self._writer_name, self._commit_number, time.time())
+                ((version,),) = tx.run(_RECORD_COMMIT, record)
+                if version != self._known_version:
+                    self._check_upgrade(connection)
                 is_uncertain = True
                 connection.commit()
             except _RETRYABLE_ERRORS:
@@ -255,6 +279,12 @@ class PostgresEngine:
                 raise
             else:
                 return results
+
+    def _check_upgrade(self, connection: Connection) -> None:
+        """Raise `StoreTooNew` if another program has upgraded the tables to what this one cannot use."""
+        version, oldest = _read_version(connection)
+        refuse_newer(self.location, version, oldest)
+        self._known_version = version
 
     def _get_writer(self, deadline: float) -> Connection:
         """Return the writer's connection, waiting for a server that restarts."""
@@ -366,9 +396,13 @@ class PostgresEngine:
             close_connection(self._writer)
 
 
-def _read_version(connection: Connection) -> int:
+def _read_version(connection: Connection) -> tuple[int, int | None]:
+    """Return the version of the tables, and the oldest one whose programs can use them."""
     known = connection.execute("SELECT to_regclass('rekindle_version')").fetchone()
     if known is None or known[0] is None:
-        return 0
-    row = connection.execute("SELECT version FROM rekindle_version").fetchone()
-    return row[0] if row else 0
+        return 0, None
+    # Not as a column: older programs made the table without it.
+    row = connection.execute(
+        "SELECT version, (to_jsonb(v) ->> 'oldest')::int FROM rekindle_version v"
+    ).fetchone()
+    return row or (0, None)

@@ -103,8 +103,8 @@ def connect_with_retries(
 ) -> Connection:
     """Connect, retrying until `deadline` while the server restarts or has no free connection.
 
-    Return what `reuse` has, if it becomes free in the meantime. With `only_if_full`, a server that cannot
-    be reached is an error at once.
+    Return what `reuse` has, if it becomes free in the meantime. With `only_if_full`, a server that
+    cannot be reached is an error at once.
     """
     pause = FIRST_PAUSE
     while True:
