@@ -27,7 +27,7 @@ class Missing(Exception):
 class Postgres:
     """A PostgreSQL server of our own, with a database for each who asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, primary: Postgres | None = None) -> None:
         self._bin = _postgres_binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=find_quick_folder()))
         self.port = _free_port()
@@ -38,8 +38,12 @@ class Postgres:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         version = self._run("pg_ctl", "--version")  # pg_ctl (PostgreSQL) 15.3 (Debian …)
         self._version = int(re.findall(r"\d+", version)[0])
-        self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8", "--locale=C",
-                  "-D", self._data)  # fmt: skip
+        if primary is None:
+            self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8",
+                      "--locale=C", "-D", self._data)  # fmt: skip
+        else:  # a replica that follows it
+            self._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "rekindle",
+                      "-R", "-X", "stream", "-c", "fast", "--no-sync", "-D", self._data)  # fmt: skip
         self.start()
 
     @property

@@ -19,7 +19,7 @@ VERSION = 1 + max(part.since for table in tables.TABLES for part in (table, *tab
 def extend_tables() -> None:
     """Add to the tables before the migrations are built from them."""
     assert "rekindle.store.core.migrations" not in sys.modules
-    tables.TABLES = tuple(
+    extended = [
         table.extend(
             f"mood text default='calm' since={VERSION}",
             Index(f"{table.name}_mood", "mood WHERE mood <> 'calm'", since=VERSION),
@@ -27,7 +27,8 @@ def extend_tables() -> None:
         if table.name in ("inbox", "messages")
         else table
         for table in tables.TABLES
-    ) + (Table("moods", "num serial, text text", since=VERSION),)
+    ]
+    tables.TABLES = (*extended, Table("moods", "num serial, text text", since=VERSION))
 
 
 if __name__ == "__main__":

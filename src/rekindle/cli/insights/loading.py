@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekindle.cli.output import get_display_name, show_progress
+from rekindle.errors import StoreReadOnly
 
 from .selection import judge_sessions
 from .usage import get_offset, load_price_list
@@ -55,10 +57,13 @@ def load_insights(
 
 
 def learn_new_sessions(store: Store) -> None:
-    """Observe what is new: projects, commands and what mended them come from observations."""
+    """Observe what is new: projects, commands and what mended them come from observations.
+
+    A store that cannot be written, such as a replica, shows what was learned before.
+    """
     from rekindle.learning.notes.learner import learn_from_sessions
 
-    with show_progress("Learning") as show:
+    with suppress(StoreReadOnly), show_progress("Learning") as show:
         learn_from_sessions(store, progress=show)
 
 
