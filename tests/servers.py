@@ -27,9 +27,17 @@ class Missing(Exception):
 class Postgres:
     """A PostgreSQL server of our own, with a database for each who asks."""
 
-    def __init__(self, primary: Postgres | None = None) -> None:
+    def __init__(
+        self,
+        primary: Postgres | None = None,
+        *,
+        parent: Path | None = None,  # of its folder
+        options: str = "-c fsync=off -c full_page_writes=off -c shared_buffers=64MB",
+    ) -> None:
         self._bin = _postgres_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=find_quick_folder()))
+        self._options = options
+        parent = find_quick_folder() if parent is None else parent
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=parent))
         self.port = _free_port()
         self._databases = 0
         self._store: str | None = None
@@ -63,8 +71,7 @@ class Postgres:
 
     def start(self) -> None:
         options = (
-            f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off -c max_connections=200"
-            " -c full_page_writes=off -c shared_buffers=64MB"
+            f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c max_connections=200 {self._options}"
         )
         log = str(self.folder / "log")
         self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", options, "start")

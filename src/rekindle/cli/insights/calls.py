@@ -79,7 +79,7 @@ def list_calls(
     if words and all and not is_filter(words):
         raise typer.BadParameter("specify a session or --all")
     is_detailed = failed or refused
-    with open_for_reading(from_replica=True) as store:
+    with open_for_reading() as store:
         found = judge_selection(store, words, owner, every=all)
         chosen = _choose_calls(found, failed, refused)
         if limit is not None:

@@ -54,7 +54,7 @@ def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption =
     """
     from rekindle.analytics import profile as profiles
 
-    with open_for_reading(from_replica=True) as store:
+    with open_for_reading() as store:
         found = profiles.build_profile(judge_session(store, name, owner))
     if json:
         print_json(found)
@@ -83,7 +83,7 @@ def compare(
     """
     from rekindle.analytics import compare as comparing
 
-    with open_for_reading(from_replica=True) as store:
+    with open_for_reading() as store:
         found = comparing.compare_sessions(
             list(judge_selection(store, [a], owner)),
             list(judge_selection(store, [b], owner)),
@@ -111,7 +111,7 @@ def compress_check(
     """
     from rekindle.analytics import compression
 
-    with open_for_reading(from_replica=True) as store:
+    with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
         chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
         found = compression.check_compressions(

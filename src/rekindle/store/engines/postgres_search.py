@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
 from rekindle.store.core.rows import get_row_search_text
@@ -18,7 +19,16 @@ MAX_POSITIONS_PER_WORD = 255  # positions of one word
 MAX_SPREAD_WORDS = 32  # words of a query that may match in different parts of a long message
 MAX_PART_BYTES = 900_000  # a tsvector holds at most a megabyte
 MAX_WORD_LENGTH = 500  # characters: a lexeme has at most 2,046 bytes
+LARGE_STORE = 100_000  # messages: from here on, only
+RANKED_MATCHES = 500  # newest matches are ranked
+FIRST_WINDOW, WINDOW_GROWTH = (
+    4_000,
+    8,
+)  # ids in the first range that is searched, and in the next ones
 OVERLAP = 32  # words shared by adjacent parts, so that a phrase across the boundary is found
+
+# In no part of a long message.
+_NOT_EXCLUDED = "NOT EXISTS (SELECT 1 FROM words x WHERE x.id = w.id AND x.text @@ ?::tsquery)"
 
 
 def index_messages_from(tx: Transaction, num: int, position: int) -> None:
@@ -60,14 +70,87 @@ def find_messages(
     """Yield ids of messages that match a query; the server needs no `expected` number."""
     if not query.groups:
         return
+    last: int = tx.run("SELECT coalesce(max(id), 0) FROM words")[0][0]
+    if last > LARGE_STORE:
+        yield from _find_in_windows(tx, query, clause, newest, last)
+    else:
+        yield from _find_and_rank_all(tx, query, clause, newest)
+
+
+def _find_in_windows(
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool, last: int
+) -> Iterator[int]:
+    """Yield ids from a large table: the newest matches ranked, then the others newest first.
+
+    Ids follow the order of arrival. Ranges of them are searched from the newest on, each wider than the
+    one before: a common word is found in the first, and a rare one after few that have no row to read.
+    """
+    ranked: list[Row] | None = []
+    high, width = last, FIRST_WINDOW
+    while high > 0:
+        low = max(0, high - width)
+        limit = RANKED_MATCHES - len(ranked or ())
+        sql, params = _build_window_query(tx, query, clause, newest, low, high)
+        rows = tx.run(f"{sql} ORDER BY w.id DESC LIMIT {limit}", params)
+        if len(rows) == limit:  # go on below them
+            high = rows[-1][1] - 1
+        else:
+            high, width = low, width * WINDOW_GROWTH
+        if ranked is None:
+            yield from (id for _, id in rows)
+        else:
+            ranked += rows
+            if len(ranked) == RANKED_MATCHES or high <= 0:
+                yield from (id for _, id in sorted(ranked, reverse=True))
+                ranked = None
+
+
+def _build_window_query(
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool, low: int, high: int
+) -> tuple[str, list[Any]]:
+    """Build the query for (order, id) of the matches in a range of ids."""
+    window = f"id > {low} AND id <= {high}"
+    whole = _build_tsquery(query)
+    match_sql = f"w.text @@ ?::tsquery AND w.id > {low} AND w.id <= {high}"
+    match_params = [whole]
+    if 1 < len(query.groups) <= MAX_SPREAD_WORDS and tx.run(
+        f"SELECT 1 FROM words WHERE part > 0 AND {window} LIMIT 1"
+    ):
+        # Words of a long message may be in different parts.
+        first, *others = [_build_tsquery(Query((group,))) for group in query.groups]
+        other = "EXISTS (SELECT 1 FROM words o WHERE o.id = a.id AND o.text @@ ?::tsquery)"
+        is_long = "EXISTS (SELECT 1 FROM words l WHERE l.id = a.id AND l.part > 0)"
+        match_sql = (
+            f"w.id IN (SELECT id FROM words WHERE text @@ ?::tsquery AND {window} UNION"
+            f" SELECT a.id FROM words a WHERE a.text @@ ?::tsquery AND a.id > {low} AND a.id <= {high}"
+            f" AND {' AND '.join([is_long, *[other] * len(others)])})"
+        )
+        match_params = [whole, first, *others]
+    if query.excluded_words:
+        match_sql += f" AND {_NOT_EXCLUDED}"
+        match_params.append(" | ".join(map(_build_phrase, query.excluded_words)))
+    order, rank_params = "max(m.time)", list[Any]()
+    if not newest:
+        order, rank_params = "max(ts_rank(w.text, ?::tsquery, 1))", [whole]
+    condition, params = clause[:2] if clause else ("true", ())
+    needs_rows = clause is not None or newest
+    joins = " JOIN messages m ON m.id = w.id JOIN sessions s ON s.num = m.session"
+    sql = (
+        f"SELECT {order}, w.id FROM words w{joins if needs_rows else ''}"
+        f" WHERE {match_sql} AND {condition} GROUP BY w.id"
+    )
+    return sql, [*rank_params, *match_params, *params]
+
+
+def _find_and_rank_all(
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool
+) -> Iterator[int]:
     condition, params = clause[:2] if clause else ("true", ())
     match_sql, match_params = _build_match_query(query)
     match_sql = f"w.id IN ({match_sql})"
     order, rank_params = "max(m.time)", []
-    if query.excluded_words:  # in no part of a long message
-        match_sql += (
-            " AND NOT EXISTS (SELECT 1 FROM words x WHERE x.id = w.id AND x.text @@ ?::tsquery)"
-        )
+    if query.excluded_words:
+        match_sql += f" AND {_NOT_EXCLUDED}"
         match_params = [*match_params, " | ".join(map(_build_phrase, query.excluded_words))]
     if not newest:
         order, rank_params = "max(ts_rank(w.text, ?::tsquery, 1))", match_params[:1]
