@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -150,7 +149,8 @@ def run_writers(kind: str, url: str, seconds: float) -> float:
         for number in range(PROCESSES)
     ]  # fmt: skip
     for one in writers:
-        assert one.stdout and one.stdout.readline() == "ready\n"
+        assert one.stdout
+        assert one.stdout.readline() == "ready\n"
     for one in writers:
         assert one.stdin
         one.stdin.write("go\n")

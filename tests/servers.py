@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rekindle import open_store
 from tests.waiting import wait_until
@@ -148,11 +149,17 @@ class Pgbouncer:
         if os.geteuid() == 0:  # it refuses to run as root
             self._folder.chmod(0o755)
             user = pwd.getpwnam("postgres")
-            identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            identity: dict[str, Any] = {
+                "user": user.pw_uid,
+                "group": user.pw_gid,
+                "extra_groups": [],
+            }
         else:
             identity = {}
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, **quiet, **identity)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            **identity,
+        )  # fmt: skip
         wait_until(self._is_listening)
 
     def _is_listening(self) -> bool:
@@ -177,8 +184,8 @@ def _find_pgbouncer() -> str:
         return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
     if look() is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run(["apt-get", "install", "-y", "pgbouncer"], **quiet)
+        install = ["apt-get", "install", "-y", "pgbouncer"]
+        subprocess.run(install, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if (found := look()) is None:
         raise Missing("no pgbouncer here, and it could not be installed")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,6 +20,8 @@ COMMANDS = (
     ("insights", "--all"),
     ("usage", "--by", "session", "--all"),
 )
+
+pytestmark = pytest.mark.scale
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def test_commands_read_from_the_replica_and_from_the_store_while_it_is_away(
         store.append(store.begin(id="haystack", model="m"), Message("user", "a needle"))
     wait_until(lambda: count_messages(copy) == 1)
     rekindle = Rekindle(tmp_path)
-    env = {"REKINDLE_STORE": url, "REKINDLE_STORE_REPLICA": copy}
+    env: dict[str, Any] = {"REKINDLE_STORE": url, "REKINDLE_STORE_REPLICA": copy}
 
     primary.stop("fast")
     try:
@@ -77,6 +80,6 @@ def test_commands_read_from_the_replica_and_from_the_store_while_it_is_away(
 
 
 def test_a_replica_is_a_server(tmp_path: Path, store_database: Callable[[], str]) -> None:
-    env = {"REKINDLE_STORE": store_database(), "REKINDLE_STORE_REPLICA": "copy.db"}
+    env: dict[str, Any] = {"REKINDLE_STORE": store_database(), "REKINDLE_STORE_REPLICA": "copy.db"}
     said = Rekindle(tmp_path).refusal("sessions", "list", **env)
     assert "store.replica: expected a postgresql:// URL" in said

@@ -40,7 +40,7 @@ def upgrade(url: str, kind: str, home: Path) -> None:
     assert read_version(url) == LATEST_VERSION + 1
 
 
-@pytest.mark.slow
+@pytest.mark.scale
 def test_a_rolling_upgrade_loses_doubles_and_reorders_nothing(
     store_database: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_rolling_upgrade_loses_doubles_and_reorders_nothing(
     versions = ["old", "old", "new", "old", "new"]  # of each start; the fourth goes back once
     started: list[str] = []
 
-    def start(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    def start(words: list[str], **options: Any) -> subprocess.Popen[Any]:
         started.append(versions[len(started)])
         if started[-1] == "old":
             return command.start(words, **options)
@@ -104,11 +104,15 @@ def test_an_older_version_stops_at_what_it_cannot_use(
     env = {**os.environ, "REKINDLE_STORE": url, "REKINDLE_HOME": str(tmp_path)}
     with open_store(url) as store, ChatServer() as server:
         store.append(store.begin(id="one"), Message("user", "before"))
-        platform = f"rekindle.testing:connect={server.address}"
-        gateway_env = {**env, "REKINDLE_GATEWAY_PLATFORMS": platform, "OPENAI_API_KEY": "none"}
+        gateway_env = {
+            **env,
+            "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing:connect={server.address}",
+            "REKINDLE_MODEL": "none",
+            "OPENAI_API_KEY": "none",
+        }
         words = ["gateway", "run", "--quiet"]
         process = command.start(words, env=gateway_env, stderr=subprocess.PIPE)
-        wait_until(lambda: server.listeners)
+        wait_until(lambda: server.listeners or process.poll() is not None)
         upgrade(url, "breaks", tmp_path)
         _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 1

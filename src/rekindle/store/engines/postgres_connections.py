@@ -48,10 +48,11 @@ class Connector:
         self._busy_seconds = busy_seconds
         self._lock_timeout = str(int(busy_seconds * 1000))
         self._commit = "on" if durability == "full" else "off"
-        self._set_local = (
+        set_local = (
             f"SET LOCAL lock_timeout = {self._lock_timeout};"
             f"SET LOCAL synchronous_commit = {self._commit}"
         )
+        self._set_local = set_local.encode()
 
     def connect(self) -> Connection:
         """Open a connection, with limits that keep it from waiting for ever."""
@@ -82,13 +83,13 @@ class Connector:
     def set_limits(self, connection: Connection) -> None:
         """Set the limits in a new transaction, unless the connection keeps them."""
         if self.is_pooled:
-            connection.execute(self._set_local)  # pyright: ignore[reportArgumentType]
+            connection.execute(self._set_local)
 
     def is_alive(self, connection: Connection) -> bool:
         """Return whether the server still knows a connection; after a restart it does not."""
         try:
             # Through a pooler, each transaction has to begin like this anyway.
-            connection.execute(self._set_local if self.is_pooled else "SELECT 1")  # pyright: ignore[reportArgumentType]
+            connection.execute(self._set_local if self.is_pooled else b"SELECT 1")
         except CONNECTION_ERRORS:
             return False
         return True
