@@ -94,6 +94,10 @@ class PostgresTransaction:
         return cursor.fetchall() if cursor.description else []
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        rows = list(rows)
+        if len(rows) == 1:  # needs no pipeline
+            self.run(sql, rows[0])
+            return
         with self.connection.cursor() as cursor:
             cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
@@ -348,7 +352,11 @@ class PostgresEngine:
         size: int,
         texts: Sequence[Message | str] = (),
     ) -> None:
-        postgres_search.index_messages_from(tx, num, position)
+        messages = [text for text in texts if isinstance(text, Message)]
+        if len(messages) == count:
+            postgres_search.index_messages(tx, num, position, messages)
+        else:
+            postgres_search.index_messages_from(tx, num, position)
 
     def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
         return ()

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.rows import get_row_search_text
+from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
-from rekindle.types import Finding
+from rekindle.types import Finding, Message
 
 from .indexing import compare_index, index_all_messages
 
@@ -39,6 +39,19 @@ def index_messages_from(tx: Transaction, num: int, position: int) -> None:
             "SELECT id, content, body FROM messages WHERE session = ? AND position >= ?",
             (num, position),
         ),
+    )
+
+
+def index_messages(tx: Transaction, num: int, position: int, messages: Sequence[Message]) -> None:
+    """Index messages that were just written, starting at a position, without reading them back."""
+    tx.run_many(
+        "INSERT INTO words (id, part, text) SELECT id, ?, ?::tsvector FROM messages"
+        " WHERE session = ? AND position = ?",
+        [
+            (part, vector, num, place)
+            for place, message in enumerate(messages, position)
+            for part, vector in enumerate(_build_vectors(get_search_text(message)))
+        ],
     )
 
 
