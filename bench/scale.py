@@ -11,6 +11,7 @@ store, every statement that it runs is explained, and no plan may read a large t
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -214,7 +215,7 @@ def make_operations(store: Any, sessions: int) -> dict[str, tuple[Callable[[Any]
     pairs = [" ".join(rng.sample(words[slice(*bands[n % 4])], 2)) for n in range(200)]
     new = store.begin(id=f"new-{sessions}")
     said = [message(one) for index in range(5) for one in talk(index + 10**6).said]
-    ids = store_ids(store, [rng.randrange(1, sessions + 1) for _ in range(200)])
+    ids = [make_id(rng.randrange(1, sessions + 1)) for _ in range(200)]
     numbers = [rng.randrange(1, sessions * MESSAGES + 1) for _ in range(100)]
     projects = [
         Filter(projects=(f"example.com/team/project-{rng.randrange(PROJECTS)}",))
@@ -240,12 +241,9 @@ def make_operations(store: Any, sessions: int) -> dict[str, tuple[Callable[[Any]
     }
 
 
-def store_ids(store: Any, numbers: list[int]) -> list[str]:
-    import hashlib
-
-    return [
-        hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest() for number in numbers
-    ]
+def make_id(number: int) -> str:
+    """Return the id of a session, as the server made it."""
+    return hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()
 
 
 def probe(url: str, sessions: int) -> Figures:
