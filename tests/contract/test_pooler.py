@@ -122,6 +122,7 @@ def test_a_session_has_one_holder_among_stores_behind_a_pooler(url: str) -> None
         assert len(set(won)) == 1
 
 
+@pytest.mark.scale
 def test_two_gateways_behind_a_pooler_answer_each_message_once(url: str, tmp_path: Path) -> None:
     """`python -m soak gateway` with the URL of a pooler does more of it."""
     chats = [Source("memory", f"chat{number}", user_id="1") for number in range(8)]

@@ -107,7 +107,7 @@ def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
     from rekindle.analytics.outcome_rates import summarize_outcomes
     from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
-    with show_progress("Judging sessions") as show:
+    with suppress(StoreReadOnly), show_progress("Judging sessions") as show:
         judge_outcomes(store, where, progress=show)
     return summarize_outcomes(store.session_outcomes.count(where))
 
