@@ -42,7 +42,7 @@ def judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
 
     with suppress(StoreReadOnly), show_progress("Judging") as show:
         judged_sessions.judge_sessions(store, where, progress=show)
-    yield from judged_sessions.iter_judged_sessions(store, where)
+    yield from store.iter_judged_sessions(where)
 
 
 def judge_selection(
