@@ -41,11 +41,11 @@ _ADD_KEYS = (
 _ADD_SESSIONS = f"""
 INSERT INTO sessions (num, id, source, owner, title, title_base, title_number, started, last_active,
     next_position, message_count, tool_call_count, model, cwd, repository, preview, last_request)
-SELECT n, md5(n::text), (ARRAY['claude-code', 'codex', 'opencode', 'gemini'])[1 + n % 4], '',
-    CASE WHEN n % 2 = 0 THEN 'Plan ' || n END, CASE WHEN n % 2 = 0 THEN 'plan ' || n END,
-    CASE WHEN n % 2 = 0 THEN 1 END, {START} + n * 60, {START} + n * 60 + 800, {MESSAGES}, {MESSAGES},
-    {MESSAGES // 3}, 'model', '/home/ada/project-' || n % {PROJECTS},
-    'example.com/team/project-' || n % {PROJECTS}, 'Mend part ' || n, 'Mend part ' || n
+SELECT n, md5(n::text), (ARRAY['claude-code', 'codex', 'opencode', 'gemini'])[1 + mod(n, 4)], '',
+    CASE WHEN mod(n, 2) = 0 THEN 'Plan ' || n END, CASE WHEN mod(n, 2) = 0 THEN 'plan ' || n END,
+    CASE WHEN mod(n, 2) = 0 THEN 1 END, {START} + n * 60, {START} + n * 60 + 800, {MESSAGES}, {MESSAGES},
+    {MESSAGES // 3}, 'model', '/home/ada/project-' || mod(n, {PROJECTS}),
+    'example.com/team/project-' || mod(n, {PROJECTS}), 'Mend part ' || n, 'Mend part ' || n
 FROM generate_series(%s::bigint, %s::bigint) n
 """
 

@@ -82,26 +82,43 @@ def _to_postgres_sql(sql: str) -> str:
 
 
 class PostgresTransaction:
-    """Statements on one connection, inside its transaction."""
+    """Statements on one connection, inside its transaction.
 
-    __slots__ = ("connection",)
+    A statement without a result is sent together with the next one that has a result: the server is
+    asked once for all of them.
+    """
+
+    __slots__ = ("_unsent", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._unsent: list[tuple[str, Sequence[Any]]] = []
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+        if self._unsent:
+            cursor = self._send(sql, params)
+        else:
+            cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
+
+    def _send(self, sql: str, params: Sequence[Any]) -> psycopg.Cursor[Row]:
+        unsent, self._unsent = self._unsent, []
+        with self.connection.pipeline():
+            for earlier, row in unsent:
+                self.connection.execute(_to_postgres_sql(earlier), row)  # pyright: ignore[reportArgumentType]
+            return self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         rows = list(rows)
-        if len(rows) == 1:  # needs no pipeline
-            self.run(sql, rows[0])
+        if len(rows) == 1:
+            self._unsent.append((sql, rows[0]))
             return
+        self.flush_deferred()
         with self.connection.cursor() as cursor:
             cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
+        self.flush_deferred()
         with self.connection.cursor(name="stream") as cursor:
             cursor.itersize = 500
             cursor.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
@@ -111,7 +128,9 @@ class PostgresTransaction:
         self.run_many(bulk.build_insert(table, columns), rows)
 
     def flush_deferred(self) -> None:
-        """Do nothing: rows are inserted immediately."""
+        """Send what was not sent yet."""
+        if self._unsent:
+            self._send(*self._unsent.pop())
 
     def run_during_commit(self, task: Callable[[], None]) -> None:
         """Do nothing: a commit leaves no time for another task."""
@@ -217,6 +236,7 @@ class PostgresEngine:
                 self.reindex(tx)
             if 0 < version < REQUESTS_VERSION:
                 refresh_all_requests(tx)
+            tx.flush_deferred()
 
     @staticmethod
     def _back_up_tables(connection: Connection, version: int) -> None:
