@@ -44,7 +44,7 @@ from .postgres_connections import (
     close_connection,
     connect_with_retries,
     is_connection_lost,
-    lacks_connections,
+    is_out_of_connections,
 )
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ class PostgresEngine:
         except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
             raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
         except CONNECTION_ERRORS as error:
-            if lacks_connections(error):
+            if is_out_of_connections(error):
                 raise StoreBusy(
                     f"{self.location}: the server has had no free connection for"
                     f" {self._busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"

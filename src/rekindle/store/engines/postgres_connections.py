@@ -112,7 +112,7 @@ def connect_with_retries(
         try:
             return connect()
         except psycopg.OperationalError as error:
-            if only_if_full and not lacks_connections(error):
+            if only_if_full and not is_out_of_connections(error):
                 raise
             if time.monotonic() + pause > deadline:
                 raise
@@ -132,7 +132,7 @@ def is_connection_lost(error: psycopg.Error) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
-def lacks_connections(error: psycopg.Error) -> bool:
+def is_out_of_connections(error: psycopg.Error) -> bool:
     """Return whether the server, or the pooler before it, has no connection left for us."""
     text = str(error)
     return error.sqlstate == "53300" or any(one in text for one in _NO_CONNECTION_LEFT)
