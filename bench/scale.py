@@ -180,7 +180,8 @@ def measure_growth(server: Any, sizes: Any) -> Iterator[tuple[float, Figures]]:
         figures |= measure_sizes(url)
         per_message = figures["disk_bytes"] / figures["messages"]
         figures |= probe(url, sessions)
-        print(f"  {size:g} million: {figures}", flush=True)
+        shown = {key: value for key, value in figures.items() if not isinstance(value, dict)}
+        print(f"  {size:g} million: {shown}", flush=True)
         yield size, figures
 
 

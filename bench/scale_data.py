@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import psycopg
@@ -24,7 +25,7 @@ from .contestants.rekindle import message
 from .workload import MESSAGES, RHYTHM, SEED, Call, Said, prose
 
 MEAN_BYTES = 300
-POOL = 20_000  # texts of each kind of message
+POOL = 5_000  # texts of each kind of message
 PROJECTS = 200
 START = 1_700_000_000.0
 SESSIONS_PER_COPY = 5_000
@@ -68,6 +69,11 @@ def fill(url: str, first: int, last: int) -> dict[str, Any]:
         for name, _ in definitions:
             connection.execute(f"DROP INDEX {name}")  # pyright: ignore
         connection.execute(_DROP_KEYS)
+        # What was appended in measurements has their numbers.
+        last_id = (first - 1) * MESSAGES
+        connection.execute("DELETE FROM words WHERE id > %s", (last_id,))
+        connection.execute("DELETE FROM messages WHERE id > %s", (last_id,))
+        connection.execute("DELETE FROM sessions WHERE num >= %s", (first,))
         connection.execute(_ADD_SESSIONS, (first, last))
         text_bytes = _copy_messages(connection, first, last)
         for _, definition in definitions:
@@ -125,6 +131,7 @@ def _iter_places(
             yield id, num, position, rows[int(rng.random() * len(rows))]
 
 
+@cache
 def _make_pool() -> list[list[PoolRow]]:
     """Make texts for each step of the rhythm of an agent."""
     rng = random.Random(f"{SEED}:scale")
