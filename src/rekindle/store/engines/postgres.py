@@ -32,6 +32,7 @@ from rekindle.store.core.migrations import (
     apply_migrations,
     refuse_newer,
 )
+from rekindle.store.core.rows import INSERT_MESSAGE
 from rekindle.store.sessions.requests import refresh_all_requests
 from rekindle.types import Finding, Message
 
@@ -84,38 +85,36 @@ def _to_postgres_sql(sql: str) -> str:
 class PostgresTransaction:
     """Statements on one connection, inside its transaction.
 
-    A statement without a result is sent together with the next one that has a result: the server is
-    asked once for all of them.
+    A single row that is written waits for the next statement, which may take it along.
     """
 
     __slots__ = ("_unsent", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._unsent: list[tuple[str, Sequence[Any]]] = []
+        self._unsent: tuple[str, Sequence[Any]] | None = None
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        if self._unsent:
-            cursor = self._send(sql, params)
-        else:
-            cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+        if self._unsent is not None:
+            self.flush_deferred()
+        cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
 
-    def _send(self, sql: str, params: Sequence[Any]) -> psycopg.Cursor[Row]:
-        unsent, self._unsent = self._unsent, []
-        with self.connection.pipeline():
-            for earlier, row in unsent:
-                self.connection.execute(_to_postgres_sql(earlier), row)  # pyright: ignore[reportArgumentType]
-            return self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
-
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.flush_deferred()
         rows = list(rows)
         if len(rows) == 1:
-            self._unsent.append((sql, rows[0]))
+            self._unsent = sql, rows[0]
             return
-        self.flush_deferred()
         with self.connection.cursor() as cursor:
             cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
+
+    def take_unsent(self, sql: str) -> Sequence[Any] | None:
+        """Return the row of a statement that was not sent yet; the caller sends it."""
+        if self._unsent is None or self._unsent[0] != sql:
+            return None
+        row, self._unsent = self._unsent[1], None
+        return row
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         self.flush_deferred()
@@ -129,8 +128,9 @@ class PostgresTransaction:
 
     def flush_deferred(self) -> None:
         """Send what was not sent yet."""
-        if self._unsent:
-            self._send(*self._unsent.pop())
+        if self._unsent is not None:
+            (sql, row), self._unsent = self._unsent, None
+            self.connection.execute(_to_postgres_sql(sql), row)  # pyright: ignore[reportArgumentType]
 
     def run_during_commit(self, task: Callable[[], None]) -> None:
         """Do nothing: a commit leaves no time for another task."""
@@ -374,7 +374,11 @@ class PostgresEngine:
     ) -> None:
         messages = [text for text in texts if isinstance(text, Message)]
         if len(messages) == count:
-            postgres_search.index_messages(tx, num, position, messages)
+            row = tx.take_unsent(INSERT_MESSAGE) if isinstance(tx, PostgresTransaction) else None
+            if row is not None:
+                postgres_search.insert_with_words(tx, row, messages[0])
+            else:
+                postgres_search.index_messages(tx, num, position, messages)
         else:
             postgres_search.index_messages_from(tx, num, position)
 

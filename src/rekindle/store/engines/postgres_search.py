@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.rows import get_row_search_text, get_search_text
+from rekindle.store.core.rows import INSERT_MESSAGE, get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
 from rekindle.types import Finding, Message
@@ -52,6 +53,17 @@ def index_messages(tx: Transaction, num: int, position: int, messages: Sequence[
             for place, message in enumerate(messages, position)
             for part, vector in enumerate(_build_vectors(get_search_text(message)))
         ],
+    )
+
+
+def insert_with_words(tx: Transaction, row: Sequence[Any], message: Message) -> None:
+    """Insert a message and its words with one statement."""
+    vectors = [*_build_vectors(get_search_text(message))]
+    values = ", ".join(f"({part}, ?::tsvector)" for part in range(len(vectors)))
+    tx.run(
+        f"WITH added AS ({INSERT_MESSAGE} RETURNING id) INSERT INTO words (id, part, text)"
+        f" SELECT added.id, v.part, v.text FROM added, (VALUES {values}) AS v (part, text)",
+        [*row, *vectors],
     )
 
 
@@ -189,6 +201,9 @@ def check_index(tx: Transaction) -> Iterator[Finding]:
 def _build_vectors(text: str) -> Iterator[str]:
     """Yield the words of a text and their positions as tsvectors; an empty text has one empty vector."""
     all_words = [word[:MAX_WORD_LENGTH] for word in split_words(text)]
+    if len(all_words) <= MAX_POSITIONS_PER_WORD:
+        yield _build_short_vector(all_words)
+        return
     start = 0
     while start < max(len(all_words), 1):
         positions: defaultdict[str, list[int]] = defaultdict(list)
@@ -209,6 +224,16 @@ def _build_vectors(text: str) -> Iterator[str]:
             return
 
 
+def _build_short_vector(words: Sequence[str]) -> str:
+    """Build the tsvector of a text that fits into one part whatever its words are."""
+    positions: dict[str, str] = {}
+    for position, word in enumerate(words, 1):
+        known = positions.get(word)
+        positions[word] = f"{known},{position}" if known else f"{position}"
+    return " ".join([f"{_quote_lexeme(word)}:{known}" for word, known in positions.items()])
+
+
+@lru_cache(maxsize=16_384)
 def _quote_lexeme(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
