@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -82,6 +82,14 @@ def _to_postgres_sql(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
+class _Unsent(NamedTuple):
+    """A statement without a result that was not sent yet, with named parts that it uses."""
+
+    sql: str
+    params: Sequence[Any]
+    parts: str = ""  # of WITH
+
+
 class PostgresTransaction:
     """Statements on one connection, inside its transaction.
 
@@ -92,7 +100,7 @@ class PostgresTransaction:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._unsent: tuple[str, Sequence[Any]] | None = None
+        self._unsent: _Unsent | None = None
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         if self._unsent is not None:
@@ -104,17 +112,27 @@ class PostgresTransaction:
         self.flush_deferred()
         rows = list(rows)
         if len(rows) == 1:
-            self._unsent = sql, rows[0]
+            self._unsent = _Unsent(sql, rows[0])
             return
         with self.connection.cursor() as cursor:
             cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
-    def take_unsent(self, sql: str) -> Sequence[Any] | None:
-        """Return the row of a statement that was not sent yet; the caller sends it."""
-        if self._unsent is None or self._unsent[0] != sql:
-            return None
-        row, self._unsent = self._unsent[1], None
-        return row
+    def extend_unsent(self, first: str, sql: str, params: Sequence[Any]) -> bool:
+        """Add a statement that uses what `first`, if it was not sent yet, returns as `added`."""
+        if self._unsent is None or self._unsent.sql != first:
+            return False
+        params = [*self._unsent.params, *params]
+        self._unsent = _Unsent(sql, params, f"added AS ({first} RETURNING id)")
+        return True
+
+    def run_last(self, sql: str, params: Sequence[Any]) -> list[Row]:
+        """Run the last statement of a transaction, together with what was not sent yet."""
+        unsent, self._unsent = self._unsent, None
+        if unsent is None:
+            return self.run(sql, params)
+        parts = f"{unsent.parts}, " if unsent.parts else ""
+        whole = f"WITH {parts}written AS ({unsent.sql}) {sql}"
+        return self.run(whole, [*unsent.params, *params])
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         self.flush_deferred()
@@ -128,9 +146,10 @@ class PostgresTransaction:
 
     def flush_deferred(self) -> None:
         """Send what was not sent yet."""
-        if self._unsent is not None:
-            (sql, row), self._unsent = self._unsent, None
-            self.connection.execute(_to_postgres_sql(sql), row)  # pyright: ignore[reportArgumentType]
+        unsent, self._unsent = self._unsent, None
+        if unsent is not None:
+            parts = f"WITH {unsent.parts} " if unsent.parts else ""
+            self.run(parts + unsent.sql, unsent.params)
 
     def run_during_commit(self, task: Callable[[], None]) -> None:
         """Do nothing: a commit leaves no time for another task."""
@@ -280,7 +299,7 @@ class PostgresEngine:
                 is_uncertain = False
                 results = [operation(tx) for operation in operations]
                 record = (self._writer_name, self._commit_number, time.time())
-                ((version,),) = tx.run(_RECORD_COMMIT, record)
+                ((version,),) = tx.run_last(_RECORD_COMMIT, record)
                 if version != self._known_version:
                     self._check_upgrade(connection)
                 is_uncertain = True
@@ -373,12 +392,15 @@ class PostgresEngine:
         texts: Sequence[Message | str] = (),
     ) -> None:
         messages = [text for text in texts if isinstance(text, Message)]
+        if len(messages) == count == 1:
+            sql, params = postgres_search.build_insert_of_added(messages[0])
+            is_added = isinstance(tx, PostgresTransaction) and tx.extend_unsent(
+                INSERT_MESSAGE, sql, params
+            )
+            if is_added:
+                return
         if len(messages) == count:
-            row = tx.take_unsent(INSERT_MESSAGE) if isinstance(tx, PostgresTransaction) else None
-            if row is not None:
-                postgres_search.insert_with_words(tx, row, messages[0])
-            else:
-                postgres_search.index_messages(tx, num, position, messages)
+            postgres_search.index_messages(tx, num, position, messages)
         else:
             postgres_search.index_messages_from(tx, num, position)
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.rows import INSERT_MESSAGE, get_row_search_text, get_search_text
+from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
 from rekindle.types import Finding, Message
@@ -56,15 +56,14 @@ def index_messages(tx: Transaction, num: int, position: int, messages: Sequence[
     )
 
 
-def insert_with_words(tx: Transaction, row: Sequence[Any], message: Message) -> None:
-    """Insert a message and its words with one statement."""
+def build_insert_of_added(message: Message) -> tuple[str, list[str]]:
+    """Build the statement that indexes a message which the same statement adds."""
     vectors = [*_build_vectors(get_search_text(message))]
     values = ", ".join(f"({part}, ?::tsvector)" for part in range(len(vectors)))
-    tx.run(
-        f"WITH added AS ({INSERT_MESSAGE} RETURNING id) INSERT INTO words (id, part, text)"
-        f" SELECT added.id, v.part, v.text FROM added, (VALUES {values}) AS v (part, text)",
-        [*row, *vectors],
-    )
+    return (
+        "INSERT INTO words (id, part, text) SELECT added.id, v.part, v.text"
+        f" FROM added, (VALUES {values}) AS v (part, text)"
+    ), vectors
 
 
 def _index_rows(tx: Transaction, rows: Sequence[Row]) -> None:
