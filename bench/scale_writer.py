@@ -1,9 +1,11 @@
 """One of several processes that append to one PostgreSQL: through the store, or with bare psycopg.
 
-    python -m bench.scale_writer (rekindle | floor) URL NUMBER SECONDS THREADS
+    python -m bench.scale_writer (rekindle | floor | least) URL NUMBER SECONDS THREADS
 
 The floor is a writer thread that commits together whatever waits, as the store's group commit does: a
-session's row, a message and its words, with prepared statements and nothing around them.
+session's row, a message and its words, with prepared statements and nothing around them. It writes to
+the tables of the store; `least` writes to tables of its own that have the fewest columns and indexes,
+and no references.
 """
 
 from __future__ import annotations
@@ -43,8 +45,10 @@ ADD_MESSAGE = (
 ADD_WORDS = "INSERT INTO floor_words (id, text) VALUES (%s, to_tsvector('simple', %s))"
 
 
-class Floor:
-    """Shared commits over psycopg."""
+class Least:
+    """Shared commits over psycopg, into tables of its own."""
+
+    statements = (ADD_SESSION, TOUCH_SESSION, ADD_MESSAGE, ADD_WORDS)
 
     def __init__(self, url: str) -> None:
         import psycopg
@@ -73,16 +77,37 @@ class Floor:
 
     def _insert(self, session: str, said: Said) -> None:
         execute, now = self._connection.execute, time.time()
+        add_session, touch_session, add_message, add_words = self.statements
         known = self._sessions.get(session)
         if known is None:
-            row: Any = execute(ADD_SESSION, (session, now, said.text[:80])).fetchone()
+            row: Any = execute(add_session, self.describe(session, now, said)).fetchone()
             known = self._sessions[session] = [row[0], 0]
-        execute(TOUCH_SESSION, (now, known[0]))
+        execute(touch_session, (now, known[0]))
         calls = json.dumps([said.call]) if said.call else None
         row = (known[0], known[1], now, said.role, said.text, calls, said.answers)
-        added: Any = execute(ADD_MESSAGE, row).fetchone()
-        execute(ADD_WORDS, (added[0], said.text))
+        added: Any = execute(add_message, row).fetchone()
+        execute(add_words, (added[0], said.text))
         known[1] += 1
+
+    def describe(self, session: str, now: float, said: Said) -> tuple[Any, ...]:
+        return session, now, said.text[:80]
+
+
+class Floor(Least):
+    """The same into the tables of the store."""
+
+    statements = (
+        "INSERT INTO sessions (id, source, owner, started, last_active, preview, next_position,"
+        " message_count, tool_call_count) VALUES (%s, 'local', '', %s, %s, %s, 0, 0, 0) RETURNING num",
+        "UPDATE sessions SET changes = changes + 1, next_position = next_position + 1,"
+        " message_count = message_count + 1, last_active = %s WHERE num = %s",
+        "INSERT INTO messages (session, position, time, role, content, body, tool_call_id)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",
+        "INSERT INTO words (id, part, text) VALUES (%s, 0, to_tsvector('simple', %s))",
+    )
+
+    def describe(self, session: str, now: float, said: Said) -> tuple[Any, ...]:
+        return session, now, now, said.text[:80]
 
 
 class Rekindle:
@@ -103,7 +128,7 @@ class Rekindle:
 
 def run(kind: str, url: str, number: int, seconds: float, threads: int) -> dict[str, float]:
     """Append from some threads, each with sessions of its own, once a line says so."""
-    writer = Floor(url) if kind == "floor" else Rekindle(url)
+    writer = {"floor": Floor, "least": Least, "rekindle": Rekindle}[kind](url)
     talks = [
         [talk(number * 1_000 + thread * 100 + n) for n in range(20)] for thread in range(threads)
     ]
