@@ -12,13 +12,18 @@ from rekindle.store.engines import postgres_search
 EACH = 40
 
 
-@pytest.fixture
-def large(store_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+@pytest.fixture(params=[20, 1_000], ids=["rare words apart", "ranges only"])
+def large(
+    request: pytest.FixtureRequest,
+    store_database: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Store]:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
     monkeypatch.setattr(postgres_search, "LARGE_STORE", 10)
     monkeypatch.setattr(postgres_search, "RANKED_MATCHES", 8)
     monkeypatch.setattr(postgres_search, "FIRST_WINDOW", 5)
     monkeypatch.setattr(postgres_search, "WINDOW_GROWTH", 2)
+    monkeypatch.setattr(postgres_search, "RARE_WINDOW", request.param)
     with open_store(store_database()) as store:
         rivers = [
             Message("user", f"river number{n} {'water ' * (n % 5)}", timestamp=1000.0 + n)
@@ -64,5 +69,7 @@ def test_words_in_different_parts_of_a_long_message_are_found_together(large: St
     large.append("rivers", Message("user", f"source {filler} delta"), Message("user", "delta"))
     assert found(large, "source delta") == [2 * EACH]
     assert found(large, "source delta", order="newest") == [2 * EACH]
+    assert found(large, "source delta", owner="ada") == [2 * EACH]
+    assert found(large, "source delta", role="user") == [2 * EACH]
     assert found(large, "source delta -w5") == []
     assert found(large, "source river") == []

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
+from rekindle.store.core.filter import build_in_condition
 from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
@@ -26,8 +27,12 @@ FIRST_WINDOW, WINDOW_GROWTH = (
     4_000,
     8,
 )  # ids in the first range that is searched, and in the next ones
+RARE_WINDOW = 30_000  # ids that show how common the matches are
+IDS_PER_MATCH = 250  # in a range, at the cost of reading one match
 OVERLAP = 32  # words shared by adjacent parts, so that a phrase across the boundary is found
 
+_LONG = "EXISTS (SELECT 1 FROM words l WHERE l.id = w.id AND l.part > 0)"
+_HAS_WORDS = "EXISTS (SELECT 1 FROM words o WHERE o.id = w.id AND o.text @@ ?::tsquery)"
 # In no part of a long message.
 _NOT_EXCLUDED = "NOT EXISTS (SELECT 1 FROM words x WHERE x.id = w.id AND x.text @@ ?::tsquery)"
 
@@ -95,7 +100,9 @@ def find_messages(
     if not query.groups:
         return
     last: int = tx.run("SELECT coalesce(max(id), 0) FROM words")[0][0]
-    if last > LARGE_STORE:
+    if last > LARGE_STORE and clause and clause.sessions is not None:
+        yield from _find_in_sessions(tx, query, clause, clause.sessions, newest)
+    elif last > LARGE_STORE:
         yield from _find_in_windows(tx, query, clause, newest, last)
     else:
         yield from _find_and_rank_all(tx, query, clause, newest)
@@ -107,15 +114,18 @@ def _find_in_windows(
     """Yield ids from a large table: the newest matches ranked, then the others newest first.
 
     Ids follow the order of arrival. Ranges of them are searched from the newest on, each wider than the
-    one before: a common word is found in the first, and a rare one after few that have no row to read.
+    one before, until enough is found or the matches turn out to be so few that all can be read.
     """
     ranked: list[Row] | None = []
-    high, width = last, FIRST_WINDOW
+    high, width, found = last, FIRST_WINDOW, 0
     while high > 0:
-        low = max(0, high - width)
+        searched = last - high
+        is_rare = clause is None and searched > RARE_WINDOW and _is_rare(found, searched, last)
+        low = 0 if is_rare else max(0, high - width)
         limit = RANKED_MATCHES - len(ranked or ())
         sql, params = _build_window_query(tx, query, clause, newest, low, high)
         rows = tx.run(f"{sql} ORDER BY w.id DESC LIMIT {limit}", params)
+        found += len(rows)
         if len(rows) == limit:  # go on below them
             high = rows[-1][1] - 1
         else:
@@ -129,33 +139,67 @@ def _find_in_windows(
                 ranked = None
 
 
+def _is_rare(found: int, searched: int, last: int) -> bool:
+    """Return whether all other matches cost less than a range of ids that has enough of them.
+
+    To read a match costs as much as to pass some hundred ids in a range.
+    """
+    share = max(found, 1) / searched
+    return share * last * IDS_PER_MATCH < RANKED_MATCHES / share
+
+
+def _find_in_sessions(
+    tx: Transaction, query: Query, clause: Clause, sessions: Sequence[int], newest: bool
+) -> Iterator[int]:
+    """Yield ids from a few sessions, whose messages cost less than the matches of all sessions."""
+    whole = _build_tsquery(query)
+    is_match, params = "w.text @@ ?::tsquery", [whole]
+    if 1 < len(query.groups) <= MAX_SPREAD_WORDS:
+        is_match = f"({is_match} OR ({' AND '.join([_LONG, *[_HAS_WORDS] * len(query.groups)])}))"
+        params += [_build_tsquery(Query((group,))) for group in query.groups]
+    if query.excluded_words:
+        is_match += f" AND {_NOT_EXCLUDED}"
+        params.append(" | ".join(map(_build_phrase, query.excluded_words)))
+    order, rank_params = _build_order(whole, newest)
+    for (id,) in tx.run(
+        "SELECT w.id FROM messages m JOIN sessions s ON s.num = m.session"
+        f" JOIN words w ON w.id = m.id WHERE {build_in_condition(sessions, 'm.session')}"
+        f" AND {is_match} AND {clause.condition} GROUP BY w.id ORDER BY {order} DESC, w.id DESC",
+        [*params, *clause.params, *rank_params],
+    ):
+        yield id
+
+
+def _build_order(whole: str, newest: bool) -> tuple[str, list[Any]]:
+    if newest:
+        return "max(m.time)", []
+    return "max(ts_rank(w.text, ?::tsquery, 1))", [whole]
+
+
 def _build_window_query(
     tx: Transaction, query: Query, clause: Clause | None, newest: bool, low: int, high: int
 ) -> tuple[str, list[Any]]:
     """Build the query for (order, id) of the matches in a range of ids."""
-    window = f"id > {low} AND id <= {high}"
+    # Without a lower end the range is no reason to read the index of ids.
+    window = f"{{0}}id > {low} AND {{0}}id <= {high}" if low else f"{{0}}id + 0 <= {high}"
     whole = _build_tsquery(query)
-    match_sql = f"w.text @@ ?::tsquery AND w.id > {low} AND w.id <= {high}"
+    match_sql = f"w.text @@ ?::tsquery AND {window.format('w.')}"
     match_params = [whole]
     if 1 < len(query.groups) <= MAX_SPREAD_WORDS and tx.run(
-        f"SELECT 1 FROM words WHERE part > 0 AND {window} LIMIT 1"
+        f"SELECT 1 FROM words WHERE part > 0 AND id > {low} AND id <= {high} LIMIT 1"
     ):
         # Words of a long message may be in different parts.
         first, *others = [_build_tsquery(Query((group,))) for group in query.groups]
-        other = "EXISTS (SELECT 1 FROM words o WHERE o.id = a.id AND o.text @@ ?::tsquery)"
-        is_long = "EXISTS (SELECT 1 FROM words l WHERE l.id = a.id AND l.part > 0)"
         match_sql = (
-            f"w.id IN (SELECT id FROM words WHERE text @@ ?::tsquery AND {window} UNION"
-            f" SELECT a.id FROM words a WHERE a.text @@ ?::tsquery AND a.id > {low} AND a.id <= {high}"
-            f" AND {' AND '.join([is_long, *[other] * len(others)])})"
+            f"w.id IN (SELECT id FROM words WHERE text @@ ?::tsquery AND {window.format('')} UNION"
+            f" SELECT w.id FROM words w WHERE w.text @@ ?::tsquery AND {window.format('w.')}"
+            f" AND {' AND '.join([_LONG, *[_HAS_WORDS] * len(others)])})"
         )
         match_params = [whole, first, *others]
     if query.excluded_words:
         match_sql += f" AND {_NOT_EXCLUDED}"
         match_params.append(" | ".join(map(_build_phrase, query.excluded_words)))
-    order, rank_params = "max(m.time)", list[Any]()
-    if not newest:
-        order, rank_params = "max(ts_rank(w.text, ?::tsquery, 1))", [whole]
+    order, rank_params = _build_order(whole, newest)
     condition, params = clause[:2] if clause else ("true", ())
     needs_rows = clause is not None or newest
     joins = " JOIN messages m ON m.id = w.id JOIN sessions s ON s.num = m.session"
