@@ -47,6 +47,7 @@ PROGRAMS = {
     "initdb": ("postgresql",),
     "ngircd": ("ngircd",),
     "mmdebstrap": ("mmdebstrap",),
+    "pgbouncer": ("pgbouncer",),
     "podman": ("podman", "netavark", "aardvark-dns", "iptables"),
     "rg": ("ripgrep",),
     "runc": ("runc",),

@@ -27,6 +27,7 @@ from . import (
     refresh,
     report,
     sandbox,
+    scale,
     schedule,
     store_run,
     sums,
@@ -81,6 +82,7 @@ def parse() -> argparse.Namespace:
     )
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
     sandbox.add_arguments(commands.add_parser("sandbox", help="start of a confined command"))
+    scale.add_arguments(commands.add_parser("scale", help="one PostgreSQL for many machines"))
     schedule.add_arguments(commands.add_parser("schedule", help="idle cost and delay of jobs"))
     attacks.add_arguments(commands.add_parser("attacks", help="attacks from inside the sandbox"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
@@ -168,6 +170,7 @@ if __name__ == "__main__":
             "sums": sums,
             "processes": processes,
             "sandbox": sandbox,
+            "scale": scale,
             "schedule": schedule,
             "warm": warm,
             "web": web,

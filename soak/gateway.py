@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -185,11 +185,13 @@ def gateway(
     seconds: float = float("inf"),
     progress: Callable[[int], None] | None = None,
     start: Start = start_command,
+    replaced: Sequence[int] = (),
 ) -> Report:
     """Run gateways on `target`, kill them `kills` times, and tell what came of it.
 
     `pause` is the time from being ready to being killed, on average. After `seconds`, no more are
-    killed.
+    killed. Then the gateways with the numbers `replaced` are stopped in good order, one by one, and
+    another is started in the place of each.
     """
     rng, begun = random.Random(seed), time.monotonic()
     report = Report(kills=kills, seed=seed)
@@ -207,6 +209,7 @@ def gateway(
                 end = begun + seconds
                 report.when = _kill(store, lives, people, planner, rng, kills, pause, end, progress)
                 report.kills = report.when.total()
+                _replace(lives, people, planner, rng, replaced, pause, progress)
                 people.wait_for(lives)  # one that is still starting cannot stop in good order
                 _settle(store, people, planner, report)
             for life in lives:
@@ -292,6 +295,33 @@ def _kill(
         if progress:
             progress(kill)
     return when
+
+
+def _replace(
+    lives: list[Life],
+    people: People,
+    planner: Planner,
+    rng: random.Random,
+    replaced: Sequence[int],
+    pause: float,
+    progress: Callable[[int], None] | None,
+) -> None:
+    for number, index in enumerate(replaced, 1):
+        people.wait_for(lives)
+        end = time.monotonic() + pause
+        while time.monotonic() < end:
+            people.speak()
+            planner.act()
+            time.sleep(rng.random() * 0.1)
+        for life in lives:
+            if life.process.poll() is not None:
+                raise RuntimeError(f"a gateway ended by itself with {life.process.returncode}")
+        if code := lives[index].stop():
+            raise RuntimeError(f"a gateway that was told to stop ended with {code}")
+        lives[index].revive()
+        people.speak()
+        if progress:
+            progress(number)
 
 
 def _settle(store: Store, people: People, planner: Planner, report: Report) -> None:

@@ -172,13 +172,26 @@ def sshd() -> Iterator[remote_hosts.Sshd]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def pooled(postgres: servers.Postgres) -> Iterator[Callable[[str], str]]:
+    """Call it for the way to a database: through pgbouncer with REKINDLE_TEST_POOLER=1."""
+    if not os.environ.get("REKINDLE_TEST_POOLER"):
+        yield str
+        return
+    pooler = servers.Pgbouncer(postgres)
+    yield pooler.route
+    pooler.remove()
+
+
 @pytest.fixture
-def store_database(postgres: servers.Postgres) -> Iterator[Callable[[], str]]:
+def store_database(
+    postgres: servers.Postgres, pooled: Callable[[str], str]
+) -> Iterator[Callable[[], str]]:
     """Call it for the URL of a database with an empty store in it, gone after the test."""
     made: list[str] = []
 
     def make() -> str:
-        made.append(postgres.store_database())
+        made.append(pooled(postgres.store_database()))
         return made[-1]
 
     yield make

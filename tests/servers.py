@@ -14,9 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rekindle import open_store
 from tests.ports import find_port
+from tests.waiting import wait_until
 
 
 class Missing(Exception):
@@ -26,9 +28,17 @@ class Missing(Exception):
 class Postgres:
     """A PostgreSQL server of our own, with a database for each who asks."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        primary: Postgres | None = None,
+        *,
+        parent: Path | None = None,  # of its folder
+        options: str = "-c fsync=off -c full_page_writes=off -c shared_buffers=64MB",
+    ) -> None:
         self._bin = _postgres_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=find_quick_folder()))
+        self._options = options
+        parent = find_quick_folder() if parent is None else parent
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=parent))
         self.port = find_port()
         self._databases = 0
         self._store: str | None = None
@@ -37,8 +47,12 @@ class Postgres:
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         version = self._run("pg_ctl", "--version")  # pg_ctl (PostgreSQL) 15.3 (Debian …)
         self._version = int(re.findall(r"\d+", version)[0])
-        self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8", "--locale=C",
-                  "-D", self._data)  # fmt: skip
+        if primary is None:
+            self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8",
+                      "--locale=C", "-D", self._data)  # fmt: skip
+        else:  # a replica that follows it
+            self._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "rekindle",
+                      "-R", "-X", "stream", "-c", "fast", "--no-sync", "-D", self._data)  # fmt: skip
         self.start()
 
     @property
@@ -58,8 +72,7 @@ class Postgres:
 
     def start(self) -> None:
         options = (
-            f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off -c max_connections=200"
-            " -c full_page_writes=off -c shared_buffers=64MB"
+            f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c max_connections=200 {self._options}"
         )
         log = str(self.folder / "log")
         self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", options, "start")
@@ -115,6 +128,67 @@ def postgres() -> Iterator[Postgres]:
         yield server
     finally:
         server.remove()
+
+
+class Pgbouncer:
+    """A pgbouncer in transaction mode before a server: fewer connections to it than clients."""
+
+    def __init__(self, server: Postgres, *, pool_size: int = 2, max_clients: int = 100) -> None:
+        program = _find_pgbouncer()
+        self._server = server
+        self._folder = Path(tempfile.mkdtemp(prefix="rekindle-pgbouncer-"))
+        self.port = find_port()
+        settings = self._folder / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port} user=rekindle\n"
+            "[pgbouncer]\npool_mode = transaction\nauth_type = any\nlisten_addr = 127.0.0.1\n"
+            f"unix_socket_dir =\nlisten_port = {self.port}\ndefault_pool_size = {pool_size}\n"
+            f"max_client_conn = {max_clients}\nserver_round_robin = 1\n"
+        )
+        command = [program, "-q", str(settings)]
+        if os.geteuid() == 0:  # it refuses to run as root
+            self._folder.chmod(0o755)
+            user = pwd.getpwnam("postgres")
+            identity: dict[str, Any] = {
+                "user": user.pw_uid,
+                "group": user.pw_gid,
+                "extra_groups": [],
+            }
+        else:
+            identity = {}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            **identity,
+        )  # fmt: skip
+        wait_until(self._is_listening)
+
+    def _is_listening(self) -> bool:
+        if self._process.poll() is not None:
+            assert self._process.stderr
+            raise RuntimeError(f"pgbouncer: {self._process.stderr.read().decode()}")
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def route(self, url: str) -> str:
+        """The URL of a database of the server through this."""
+        return url.replace(f":{self._server.port}/", f":{self.port}/")
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _find_pgbouncer() -> str:
+    def look() -> str | None:
+        return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+    if look() is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        install = ["apt-get", "install", "-y", "pgbouncer"]
+        subprocess.run(install, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if (found := look()) is None:
+        raise Missing("no pgbouncer here, and it could not be installed")
+    return found
 
 
 _SHARED = "postgres.pickle"

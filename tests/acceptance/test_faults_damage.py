@@ -278,7 +278,7 @@ def test_a_newer_postgresql_database_is_refused_and_left_as_it_is(postgres: obje
     with open_store(url) as store:
         store.append(store.begin(id="one"), said(1, 1))
     with psycopg.connect(url) as connection:
-        connection.execute("UPDATE rekindle_version SET version = 99")
+        connection.execute("UPDATE rekindle_version SET version = 99, oldest = 99")
     with pytest.raises(StoreTooNew, match="99"):
         open_store(url)
     with psycopg.connect(url) as connection:

@@ -51,7 +51,8 @@ def run(target: str, *statements: str) -> list[Any]:
 
 def set_version(target: str, version: int) -> None:
     if is_url(target):
-        run(target, f"UPDATE rekindle_version SET version = {version}")
+        oldest = f", oldest = {version}" if version > LATEST_VERSION else ""
+        run(target, f"UPDATE rekindle_version SET version = {version}{oldest}")
     else:
         run(target, f"PRAGMA user_version = {version}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.config import Config, get_home_and_env, is_url, load_config
-from rekindle.errors import NotFound, RekindleError, StoreReadOnly
+from rekindle.errors import InvalidInput, NotFound, RekindleError, StoreError, StoreReadOnly
 
 from .terminal.text import format_count
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 1.0  # before a refresh says that it is at work
 _MAX_PROBLEMS = 3
+_REPLICA_SECONDS = 2.0  # to wait for a replica before the store itself is read
 
 _store_override: str | None = None
 _is_refresh_due, _is_refreshed = True, False
@@ -73,14 +74,16 @@ def restore_sigpipe() -> None:
 
 
 @contextmanager
-def open_for_reading(*, refresh: bool = True) -> Generator[Store]:
+def open_for_reading(*, refresh: bool = True, from_replica: bool = False) -> Generator[Store]:
     """Open the store for reading, read-only if it cannot be written.
 
-    With `refresh`, import what agents have written since the last time. Raise `NotFound` if `--store`
-    names a file that does not exist.
+    With `refresh`, import what agents have written since the last time. With `from_replica`, read from
+    the replica if there is one: it may lack the last seconds. Raise `NotFound` if `--store` names a
+    file that does not exist.
     """
     config = load_settings()
-    store, is_writable = _connect_reader(config, may_create=False)
+    replica = _connect_replica(config) if from_replica else None
+    store, is_writable = (replica, False) if replica else _connect_reader(config, may_create=False)
     with store:
         if refresh and is_writable:
             refresh_and_tell(store)
@@ -110,6 +113,22 @@ def _connect_reader(config: Config, *, may_create: bool) -> tuple[Store, bool]:
         return connect_store(config, config.store.url), True
     except StoreReadOnly:
         return connect_store(config, config.store.url, readonly=True), False
+
+
+def _connect_replica(config: Config) -> Store | None:
+    """Open the replica of the store, unless there is none or it is away."""
+    target = config.store.replica
+    if not target or not is_url(config.store.url) or needs_refresh(config):
+        return None
+    if _store_override is not None and _store_override != load_config().store.url:
+        return None
+    if not is_url(target):
+        raise InvalidInput("store.replica: expected a postgresql:// URL")
+    try:
+        return connect_store(config, target, readonly=True, busy_seconds=_REPLICA_SECONDS)
+    except StoreError as error:
+        _print_notice(f"Note: the replica is not used: {error}")
+        return None
 
 
 @contextmanager

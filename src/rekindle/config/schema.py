@@ -17,6 +17,9 @@ class StoreSection:
     url: str = declare_setting(
         "sessions.db", "SQLite file or postgresql:// URL", env="REKINDLE_STORE", form="path"
     )
+    replica: str = declare_setting(
+        "", "postgresql:// URL of a read replica of the store, for lists, search and insights"
+    )
     durability: Literal["full", "relaxed"] = declare_setting(
         "full", "full: committed messages survive a power failure"
     )

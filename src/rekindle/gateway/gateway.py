@@ -18,7 +18,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from rekindle.errors import InvalidInput, PlatformError, StoreError
+from rekindle.errors import InvalidInput, PlatformError, StoreError, StoreTooNew
 from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
@@ -122,6 +122,7 @@ class Gateway:
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
+        self._too_new: StoreTooNew | None = None
         self._last_cleanup = 0.0
 
     @property
@@ -145,6 +146,8 @@ class Gateway:
             await self._run_loops()
         finally:
             logging.getLogger("rekindle").removeHandler(self.errors)
+        if self._too_new is not None:
+            raise self._too_new
 
     async def _run_loops(self) -> None:
         await self._retry_until_stored(
@@ -347,6 +350,9 @@ class Gateway:
         while True:
             try:
                 await operation()
+            except StoreTooNew as error:  # upgraded by another gateway: this one can only end
+                self._too_new = error
+                self.stop()
             except Exception as error:  # noqa: BLE001  # the next run tries again
                 logger.warning("maintenance failed: %s: %s", type(error).__name__, error)
             await asyncio.sleep(seconds)

@@ -205,7 +205,7 @@ def show_insights(
 def _load_from_store(
     terms: Filter, every: bool, mapper: ChunkMapper, *, with_overview: bool, with_statistics: bool
 ) -> tuple[LoadedInsights, SessionSelection]:
-    with open_for_reading() as store, disable_gc():
+    with open_for_reading(from_replica=True) as store, disable_gc():
         if with_overview:
             learn_new_sessions(store, mapper)
         selection = select_sessions(store, terms, every=every)

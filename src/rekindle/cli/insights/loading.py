@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekindle.cli.output import get_display_name, show_progress
+from rekindle.errors import StoreReadOnly
 
 from .selection import judge_sessions
 from .usage import get_offset, load_price_list
@@ -82,10 +84,13 @@ def load_archive_insights(folder: Path, where: Filter) -> LoadedInsights:
 
 
 def learn_new_sessions(store: Store, mapper: ChunkMapper) -> None:
-    """Observe what is new: projects, commands and what mended them come from observations."""
+    """Observe what is new: projects, commands and what mended them come from observations.
+
+    A store that cannot be written, such as a replica, shows what was learned before.
+    """
     from rekindle.learning.notes.learner import learn_from_sessions
 
-    with show_progress("Learning") as show:
+    with suppress(StoreReadOnly), show_progress("Learning") as show:
         learn_from_sessions(store, progress=show, mapper=mapper)
 
 
@@ -131,7 +136,7 @@ def _summarize_outcomes(
     from rekindle.analytics.outcome_rates import summarize_outcomes
     from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
-    with show_progress("Judging sessions") as show:
+    with suppress(StoreReadOnly), show_progress("Judging sessions") as show:
         judge_outcomes(store, where, progress=show, mapper=mapper)
     return summarize_outcomes(store.session_outcomes.count(where))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rekindle.cli.output import show_progress
 from rekindle.cli.session_choice import is_filter, parse_filter, select_sessions
-from rekindle.errors import NotFound
+from rekindle.errors import NotFound, StoreReadOnly
 
 if TYPE_CHECKING:
     from rekindle.parallel import ChunkMapper
@@ -37,13 +37,16 @@ def judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
 def judge_sessions(
     store: Store, where: Filter, mapper: ChunkMapper | None = None
 ) -> Iterator[JudgedSession]:
-    """Yield the sessions that match a filter with their judged calls, in order of their start."""
+    """Yield the sessions that match a filter with their judged calls, in order of their start.
+
+    In a store that cannot be written, such as a replica, only those that were judged before.
+    """
     from rekindle.learning.verdicts import judged_sessions
     from rekindle.parallel import SERIAL
 
-    with show_progress("Judging") as show:
+    with suppress(StoreReadOnly), show_progress("Judging") as show:
         judged_sessions.judge_sessions(store, where, progress=show, mapper=mapper or SERIAL)
-    yield from judged_sessions.iter_judged_sessions(store, where)
+    yield from store.iter_judged_sessions(where)
 
 
 def judge_selection(

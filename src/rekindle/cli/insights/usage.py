@@ -115,7 +115,7 @@ def show_usage(
     start = datetime(first.year, first.month, first.day).timestamp() if first else None
     end = parse_filter([f"until={days['until']}"]).until if "until" in days else None
     where = parse_filter(terms, owner).with_(project=project)
-    with open_for_reading() as store:
+    with open_for_reading(from_replica=True) as store:
         selection = select_sessions(store, where, every=all or key == "project")
         prices = load_price_list()
         # Without a period, days count only as far as prices changed.

@@ -54,7 +54,7 @@ def list_projects(
       rekindle projects source=codex --json
     """
     chosen = parse_filter(where, owner)
-    with open_for_reading() as store:
+    with open_for_reading(from_replica=True) as store:
         selection = select_sessions(store, chosen)
         rows = _summarize_projects(store, selection.where, selection.known)
     if json:

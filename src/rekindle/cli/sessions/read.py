@@ -111,7 +111,7 @@ def list_sessions(
 
     count = limit or load_settings().list.limit
     terms = parse_filter(where, owner).with_(pruned=pruned)
-    with open_for_reading() as store:
+    with open_for_reading(from_replica=True) as store:
         selection = select_sessions(store, terms, every=all)
         chosen = selection.where
         if chosen.outcome is not None:
@@ -340,7 +340,7 @@ def search_messages(
     text, terms = split_terms(" ".join(map(_restore_exclusion, query)))
     days = [f"{key}={day}" for key, day in (("since", since), ("until", until)) if day]
     limits = parse_filter([*terms, *days], owner)
-    with open_for_reading() as store:
+    with open_for_reading(from_replica=True) as store:
         where = limits.with_(source=source)._replace(since=None, until=None)
         selection = select_sessions(store, where, every=all or session is not None)
         hits = store.search(

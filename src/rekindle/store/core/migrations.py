@@ -17,6 +17,10 @@ from .tables import DERIVED_VALUES, DROPPED_TABLES, TABLES
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
 LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
 LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in (table, *table.parts)))
+# Programs of this version and later work on the latest schema, since all migrations after it only add:
+# tables, columns with a default or without a value, and indexes that are not unique. A migration that
+# does more raises it to its own number; a test looks for those that do.
+OLDEST_COMPATIBLE = 18
 LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
 REQUESTS_VERSION = 13  # the migration after which the requests of all sessions are found
 
@@ -56,9 +60,12 @@ def apply_migrations(engine: str, version: int, apply: Callable[[str], None]) ->
             apply(sql)
 
 
-def refuse_newer(location: str, version: int) -> None:
-    """Raise `StoreTooNew` if `version` is newer than this program supports."""
-    if version > LATEST_VERSION:
+def refuse_newer(location: str, version: int, oldest: int | None = None) -> None:
+    """Raise `StoreTooNew` if `version` is newer than this program supports.
+
+    `oldest` is the oldest version whose programs can use the database, as its newest program said.
+    """
+    if version > LATEST_VERSION and (oldest is None or oldest > LATEST_VERSION):
         raise StoreTooNew(
             f"{location} has schema version {version}, this Rekindle supports up to {LATEST_VERSION}:"
             " upgrade Rekindle, or restore a backup from before the upgrade"

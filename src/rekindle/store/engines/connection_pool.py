@@ -77,13 +77,18 @@ class ConnectionPool(Generic[C]):
             self.release(connection, is_broken=is_broken)
 
     def _reuse_or_connect(self) -> C:
+        connection = self.take_idle()
+        return self._connect() if connection is None else connection
+
+    def take_idle(self) -> C | None:
+        """Take an idle connection, for a thread that waits in `connect` while no new one can be had."""
         with suppress(IndexError):  # another thread may have taken the last idle one
             while True:
                 connection = self._idle.pop()
                 if self._is_alive(connection):
                     return connection
                 self._close(connection)
-        return self._connect()
+        return None
 
     def close(self) -> None:
         """Close the pool and its idle connections."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -28,15 +27,26 @@ from rekindle.store.core.engine import Operation, Progress, Row, Transaction
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
+    OLDEST_COMPATIBLE,
     REQUESTS_VERSION,
     apply_migrations,
     refuse_newer,
 )
+from rekindle.store.core.rows import INSERT_MESSAGE
 from rekindle.store.sessions.requests import refresh_all_requests
 from rekindle.types import Finding, Message
 
 from . import postgres_search
 from .connection_pool import ConnectionPool
+from .postgres_connections import (
+    CONNECTION_ERRORS,
+    Connection,
+    Connector,
+    close_connection,
+    connect_with_retries,
+    is_connection_lost,
+    is_out_of_connections,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,16 +55,13 @@ MAX_READERS = 8
 UPGRADE_LOCK = 0x52454B44
 MAX_ATTEMPTS = 50  # many writers that claim the same title succeed one by one
 
-Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
-
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we report lost connections
-_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
 # Each writer records the number of its transaction in it. If the answer to a commit is lost, this
 # shows whether it succeeded: the query waits for a commit in progress and, unlike a transaction id
 # of the server, the number is not reused after a crash.
 _RECORD_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, ?, ?) ON CONFLICT (name)"
     " DO UPDATE SET number = excluded.number, time = excluded.time"
+    " RETURNING (SELECT version FROM rekindle_version)"
 )
 _SELECT_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, 0, 0) ON CONFLICT (name)"
@@ -65,6 +72,8 @@ _DELETE_OLD_WRITERS = (
     " (SELECT name FROM writers WHERE time < %s FOR UPDATE SKIP LOCKED)"
 )
 WRITER_RETENTION_SECONDS = 7 * 86_400.0
+# An upgrade that waits for a table makes all others wait behind it: it gives way and tries again.
+UPGRADE_LOCK_TIMEOUT = "2s"
 _RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 
@@ -73,23 +82,60 @@ def _to_postgres_sql(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
-class PostgresTransaction:
-    """Statements on one connection, inside its transaction."""
+class _Unsent(NamedTuple):
+    """A statement without a result that was not sent yet, with named parts that it uses."""
 
-    __slots__ = ("connection",)
+    sql: str
+    params: Sequence[Any]
+    parts: str = ""  # of WITH
+
+
+class PostgresTransaction:
+    """Statements on one connection, inside its transaction.
+
+    A single row that is written waits for the next statement, which may take it along.
+    """
+
+    __slots__ = ("_unsent", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._unsent: _Unsent | None = None
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        if self._unsent is not None:
+            self.flush_deferred()
         cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.flush_deferred()
+        rows = list(rows)
+        if len(rows) == 1:
+            self._unsent = _Unsent(sql, rows[0])
+            return
         with self.connection.cursor() as cursor:
             cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
+    def extend_unsent(self, first: str, sql: str, params: Sequence[Any]) -> bool:
+        """Add a statement that uses what `first`, if it was not sent yet, returns as `added`."""
+        if self._unsent is None or self._unsent.sql != first:
+            return False
+        params = [*self._unsent.params, *params]
+        self._unsent = _Unsent(sql, params, f"added AS ({first} RETURNING id)")
+        return True
+
+    def run_last(self, sql: str, params: Sequence[Any]) -> list[Row]:
+        """Run the last statement of a transaction, together with what was not sent yet."""
+        unsent, self._unsent = self._unsent, None
+        if unsent is None:
+            return self.run(sql, params)
+        parts = f"{unsent.parts}, " if unsent.parts else ""
+        whole = f"WITH {parts}written AS ({unsent.sql}) {sql}"
+        return self.run(whole, [*unsent.params, *params])
+
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
+        self.flush_deferred()
         with self.connection.cursor(name="stream") as cursor:
             cursor.itersize = 500
             cursor.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
@@ -99,7 +145,11 @@ class PostgresTransaction:
         self.run_many(bulk.build_insert(table, columns), rows)
 
     def flush_deferred(self) -> None:
-        """Do nothing: rows are inserted immediately."""
+        """Send what was not sent yet."""
+        unsent, self._unsent = self._unsent, None
+        if unsent is not None:
+            parts = f"WITH {unsent.parts} " if unsent.parts else ""
+            self.run(parts + unsent.sql, unsent.params)
 
     def run_during_commit(self, task: Callable[[], None]) -> None:
         """Do nothing: a commit leaves no time for another task."""
@@ -115,16 +165,21 @@ class PostgresEngine:
         self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
         self.version = LATEST_VERSION
         self.target = url
-        self._durability = durability
+        self._connector = Connector(url, durability=durability, busy_seconds=busy_seconds)
         self._readonly = readonly
         self._busy_seconds = busy_seconds
         self._writer: Connection | None = None
         self._closed = False
         self._readers = ConnectionPool(
-            self._connect_reader, _close_connection, psycopg.Error, MAX_READERS, _is_alive
+            self._connect_reader,
+            close_connection,
+            psycopg.Error,
+            MAX_READERS,
+            self._connector.is_alive,
         )
         self._writer_name = secrets.token_hex(8)
         self._commit_number = 0
+        self._known_version = LATEST_VERSION  # of the tables, which others may have upgraded
         self._is_open = False
         with self._translate_errors():
             self._open()
@@ -132,70 +187,76 @@ class PostgresEngine:
 
     # -- opening
 
-    def _connect(self) -> Connection:
-        connection = psycopg.connect(
-            self.target,
-            connect_timeout=max(2, int(self._busy_seconds)),
-            application_name="rekindle",
-        )
-        milliseconds = int(self._busy_seconds * 1000)
-        commit = "on" if self._durability == "full" else "off"
-        tx = PostgresTransaction(connection)
-        tx.run(f"SET lock_timeout = {milliseconds}")
-        tx.run(f"SET synchronous_commit = {commit}")
-        connection.commit()
-        return connection
-
     def _connect_writer(self) -> Connection:
-        connection = self._connect()
-        # A machine that disappears mid-write must not hold its locks until the network times out.
-        connection.execute(
-            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
-            "SET tcp_keepalives_count = 3"
-        )
+        connection = self._connector.connect_writer()
         connection.execute(_DELETE_OLD_WRITERS, (time.time() - WRITER_RETENTION_SECONDS,))
         connection.commit()
         return connection
 
     def _connect_reader(self) -> Connection:
-        # Retry only once the store is open: a wrong address must fail immediately.
-        deadline = time.monotonic() + (self._busy_seconds if self._is_open else 0.0)
-        connection = _connect_with_retries(self._connect, deadline)
+        return connect_with_retries(
+            self._open_reader,
+            time.monotonic() + self._busy_seconds,
+            only_if_full=not self._is_open,  # a wrong address must fail immediately
+            reuse=self._readers.take_idle,
+        )
+
+    def _open_reader(self) -> Connection:
+        connection = self._connector.connect()
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        self._connector.set_limits(connection)
         return connection
 
     def _open(self) -> None:
         with self._readers.borrow() as connection:
-            version = _read_version(connection)
+            version, oldest = _read_version(connection)
             connection.rollback()
-        refuse_newer(self.location, version)
+        refuse_newer(self.location, version, oldest)
         if version < LATEST_VERSION:
             if self._readonly:
                 raise StoreReadOnly(f"{self.location} has not been migrated to this version yet")
-            self._upgrade()
+            self._upgrade_when_possible()
+
+    def _upgrade_when_possible(self) -> None:
+        """Upgrade while other programs go on with their work."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                return self._upgrade()
+            except (pg.LockNotAvailable, pg.DeadlockDetected):
+                if time.monotonic() > deadline:
+                    raise
 
     def _upgrade(self) -> None:
-        with self._connect() as connection:
+        with self._connector.connect() as connection:
+            self._connector.set_limits(connection)
             tx = PostgresTransaction(connection)
             tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
-            version = _read_version(connection)  # again: another process may have been faster
-            if version == LATEST_VERSION:
+            version, _ = _read_version(connection)  # again: another process may have been faster
+            if version >= LATEST_VERSION:
                 return
-            if version:
+            tx.run(f"SET LOCAL lock_timeout = '{UPGRADE_LOCK_TIMEOUT}'")
+            if 0 < version < OLDEST_COMPATIBLE:
                 self._back_up_tables(connection, version)
 
             def apply(sql: str) -> None:
                 tx.run(sql)
 
             apply_migrations("postgres", version, apply)
+            # After the migrations: writers use this table last, too.
             tx.run("CREATE TABLE IF NOT EXISTS rekindle_version (version INTEGER NOT NULL)")
+            tx.run("ALTER TABLE rekindle_version ADD COLUMN IF NOT EXISTS oldest INTEGER")
             tx.run("DELETE FROM rekindle_version")
-            tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST_VERSION,))
+            tx.run(
+                "INSERT INTO rekindle_version (version, oldest) VALUES (?, ?)",
+                (LATEST_VERSION, OLDEST_COMPATIBLE),
+            )
             if 0 < version < LAST_REINDEX_VERSION:
                 self.reindex(tx)
             if 0 < version < REQUESTS_VERSION:
                 refresh_all_requests(tx)
+            tx.flush_deferred()
 
     @staticmethod
     def _back_up_tables(connection: Connection, version: int) -> None:
@@ -229,6 +290,7 @@ class PostgresEngine:
             connection = self._get_writer(deadline)
             tx = PostgresTransaction(connection)
             try:
+                self._connector.set_limits(connection)
                 if (
                     is_uncertain
                     and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
@@ -237,7 +299,10 @@ class PostgresEngine:
                     return results
                 is_uncertain = False
                 results = [operation(tx) for operation in operations]
-                tx.run(_RECORD_COMMIT, (self._writer_name, self._commit_number, time.time()))
+                record = (self._writer_name, self._commit_number, time.time())
+                ((version,),) = tx.run_last(_RECORD_COMMIT, record)
+                if version != self._known_version:
+                    self._check_upgrade(connection)
                 is_uncertain = True
                 connection.commit()
             except _RETRYABLE_ERRORS:
@@ -245,8 +310,8 @@ class PostgresEngine:
                 is_uncertain, attempts_left = False, attempts_left - 1
                 if not attempts_left:
                     raise
-            except _CONNECTION_ERRORS as error:
-                if not _is_connection_lost(error):
+            except CONNECTION_ERRORS as error:
+                if not is_connection_lost(error):
                     connection.rollback()
                     raise
                 self._drop_connections()
@@ -259,17 +324,23 @@ class PostgresEngine:
             else:
                 return results
 
+    def _check_upgrade(self, connection: Connection) -> None:
+        """Raise `StoreTooNew` if another program has upgraded the tables to what this one cannot use."""
+        version, oldest = _read_version(connection)
+        refuse_newer(self.location, version, oldest)
+        self._known_version = version
+
     def _get_writer(self, deadline: float) -> Connection:
         """Return the writer's connection, waiting for a server that restarts."""
         if self._closed:
             raise StoreClosed("the store is closed")
         if self._writer is None or self._writer.closed:
-            self._writer = _connect_with_retries(self._connect_writer, deadline)
+            self._writer = connect_with_retries(self._connect_writer, deadline)
         return self._writer
 
     def _drop_connections(self) -> None:
         if self._writer:
-            _close_connection(self._writer)
+            close_connection(self._writer)
         self._writer = None
         self._readers.clear()
 
@@ -296,7 +367,12 @@ class PostgresEngine:
             raise StoreFull(f"{self.location}: the server's disk is full") from error
         except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
             raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
-        except _CONNECTION_ERRORS as error:
+        except CONNECTION_ERRORS as error:
+            if is_out_of_connections(error):
+                raise StoreBusy(
+                    f"{self.location}: the server has had no free connection for"
+                    f" {self._busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"
+                ) from error
             raise StoreUnavailable(
                 f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
             ) from error
@@ -316,7 +392,18 @@ class PostgresEngine:
         size: int,
         texts: Sequence[Message | str] = (),
     ) -> None:
-        postgres_search.index_messages_from(tx, num, position)
+        messages = [text for text in texts if isinstance(text, Message)]
+        if len(messages) == count == 1:
+            sql, params = postgres_search.build_insert_of_added(messages[0])
+            is_added = isinstance(tx, PostgresTransaction) and tx.extend_unsent(
+                INSERT_MESSAGE, sql, params
+            )
+            if is_added:
+                return
+        if len(messages) == count:
+            postgres_search.index_messages(tx, num, position, messages)
+        else:
+            postgres_search.index_messages_from(tx, num, position)
 
     def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
         return ()
@@ -350,7 +437,7 @@ class PostgresEngine:
         return disk, tx.run(f"{tables} {own_tables} = 'words'")[0][0]
 
     def compact(self) -> None:
-        with self._translate_errors(), self._connect() as connection:
+        with self._translate_errors(), self._connector.connect() as connection:
             connection.autocommit = True
             connection.execute("VACUUM ANALYZE sessions, messages, words")
 
@@ -361,43 +448,16 @@ class PostgresEngine:
         self._closed = True
         self._readers.close()
         if self._writer:
-            _close_connection(self._writer)
+            close_connection(self._writer)
 
 
-def _close_connection(connection: Connection) -> None:
-    connection.close()
-
-
-def _connect_with_retries(connect: Callable[[], Connection], deadline: float) -> Connection:
-    """Connect, retrying until `deadline` while the server restarts."""
-    pause = 0.05
-    while True:
-        try:
-            return connect()
-        except psycopg.OperationalError:
-            if time.monotonic() + pause > deadline:
-                raise
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
-
-
-def _is_alive(connection: Connection) -> bool:
-    """Return whether the server still knows a connection; after a restart it does not."""
-    try:
-        connection.execute("SELECT 1")
-    except _CONNECTION_ERRORS:
-        return False
-    return True
-
-
-def _is_connection_lost(error: psycopg.Error) -> bool:
-    """Return whether the connection is gone, rather than only a statement failed, as on a full disk."""
-    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
-
-
-def _read_version(connection: Connection) -> int:
+def _read_version(connection: Connection) -> tuple[int, int | None]:
+    """Return the version of the tables, and the oldest one whose programs can use them."""
     known = connection.execute("SELECT to_regclass('rekindle_version')").fetchone()
     if known is None or known[0] is None:
-        return 0
-    row = connection.execute("SELECT version FROM rekindle_version").fetchone()
-    return row[0] if row else 0
+        return 0, None
+    # Not as a column: older programs made the table without it.
+    row = connection.execute(
+        "SELECT version, (to_jsonb(v) ->> 'oldest')::int FROM rekindle_version v"
+    ).fetchone()
+    return row or (0, None)
