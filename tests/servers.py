@@ -9,6 +9,7 @@ import pickle
 import pwd
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
