@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from rekindle.store.learning.preludes import Preludes
     from rekindle.store.learning.session_outcomes import SessionOutcomes
     from rekindle.store.learning.template_index import TemplateIndex
+    from rekindle.store.tenants.directory import TenantDirectory
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -850,6 +851,7 @@ class Store:
     def template_index(self) -> TemplateIndex:
         """The index of the template files."""
         from rekindle.store.learning.template_index import TemplateIndex
+    from rekindle.store.tenants.directory import TenantDirectory
 
         return TemplateIndex(self._engine, self._write, self._clock)
 
@@ -866,6 +868,13 @@ class Store:
         from rekindle.store.learning.experiments import Experiments
 
         return Experiments(self._engine, self._write, self._clock)
+
+    @cached_property
+    def tenants(self) -> TenantDirectory:
+        """The directory of tenants, if this store is that of a server for several."""
+        from rekindle.store.tenants.directory import TenantDirectory
+
+        return TenantDirectory(self._engine, self._write, self._clock)
 
     @cached_property
     def excerpts(self) -> Excerpts:
