@@ -851,7 +851,6 @@ class Store:
     def template_index(self) -> TemplateIndex:
         """The index of the template files."""
         from rekindle.store.learning.template_index import TemplateIndex
-    from rekindle.store.tenants.directory import TenantDirectory
 
         return TemplateIndex(self._engine, self._write, self._clock)
 
