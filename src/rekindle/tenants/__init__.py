@@ -4,16 +4,20 @@ from rekindle.store.tenants.directory import Quota
 
 from .access import SCOPES, Access, Scope, parse_scopes
 from .keys import ApiKeys, NewKey
+from .person import EraseReport, erase_person, export_person
 from .tenants import Tenants, open_tenants
 
 __all__ = [
     "SCOPES",
     "Access",
     "ApiKeys",
+    "EraseReport",
     "NewKey",
     "Quota",
     "Scope",
     "Tenants",
+    "erase_person",
+    "export_person",
     "open_tenants",
     "parse_scopes",
 ]
