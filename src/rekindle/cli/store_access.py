@@ -15,6 +15,7 @@ from .terminal.text import format_count
 
 if TYPE_CHECKING:
     from rekindle.store import Store
+    from rekindle.tenants import Access, Tenants
     from rekindle.transcripts.importer import ImportReport
     from rekindle.watching.refresh import RefreshResult
 
@@ -149,28 +150,40 @@ def is_of_tenant(config: Config) -> bool:
 
 def _connect_tenant(config: Config, *, readonly: bool) -> Store:
     """Open the store of the tenant that the settings name, or that their API key belongs to."""
-    from rekindle.errors import AccessDenied
     from rekindle.tenants import open_tenants
 
-    name = config.store.tenant
-    with open_tenants(
+    tenants = open_tenants(
         config.store.url,
         durability=config.store.durability,
         busy_seconds=config.store.busy_seconds,
         active_seconds=config.retention.active_hours * 3600,
         undo_seconds=config.retention.undo_days * 86400,
-    ) as tenants:
-        if not config.store.api_key:
-            return tenants.open_store(name, readonly=readonly)
-        access = tenants.keys.authenticate(config.store.api_key)
-        if name and name != access.tenant:
-            raise AccessDenied(f"The API key is not one of tenant {name}.")
-        if access.projects is not None:
-            raise AccessDenied("This API key is limited to projects, which commands cannot be.")
-        access.require_scope("read")
-        if not readonly and not access.has_scope("write"):
-            raise StoreReadOnly("This API key has no write scope.")
-        return tenants.open_store(access, readonly=readonly)
+    )
+    try:
+        who = _identify_tenant(config, tenants, readonly=readonly)
+        store = tenants.open_store(who, readonly=readonly)
+    except BaseException:
+        tenants.close()
+        raise
+    store.call_on_close(tenants.close)
+    return store
+
+
+def _identify_tenant(config: Config, tenants: Tenants, *, readonly: bool) -> Access | str:
+    from rekindle.errors import AccessDenied
+
+    name = config.store.tenant
+    if not config.store.api_key:
+        return name
+    access = tenants.keys.authenticate(config.store.api_key)
+    if name and name != access.tenant:
+        raise AccessDenied(f"The API key is not one of tenant {name}.")
+    if access.projects is not None:
+        raise AccessDenied("This API key is limited to projects, which commands cannot be.")
+    access.require_scope("read")
+    if not readonly and not access.has_scope("write"):
+        raise StoreReadOnly("This API key has no write scope.")
+    return access
 
 
 def require_store_file(target: str) -> None:

@@ -275,6 +275,6 @@ def _list_conditions(person: Person) -> Iterator[tuple[str, str, Sequence[Any]]]
 
 
 def _to_plain_value(value: Any) -> Any:
-    if isinstance(value, (bytes, memoryview)):
-        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return unescape_text(value) if isinstance(value, str) else value
