@@ -19,18 +19,23 @@ OWN = ("sessions", "messages")  # written by the store itself
 
 # Columns whose text has a meaning: the word stands inside it, or they have none.
 _FIXED: dict[str, Any] = {
-    "state": "waiting", "chat_type": "dm", "platform": ID, "owner": ID, "person": ID, "user_id": ID,
-    "key": ID, "session": ID, "project": PROJECT, "folder": "/work/shop", "version": "1", "thread": ID,
+    "state": "waiting",
+    "chat_type": "dm", "platform": ID, "owner": ID, "person": ID, "user_id": ID,
+    "key": ID,
+    "session": ID, "project": PROJECT, "folder": "/work/shop", "version": "1", "thread": ID,
     "namespace": "", "day": "2026-11-18", "code": "hash", "until": None, "role": "user",
-    "jobs.state": "active", "jobs.kind": "prompt", "jobs.session": "new", "experiments.state": "running",
+    "jobs.state": "active",
+    "jobs.kind": "prompt", "jobs.session": "new", "experiments.state": "running",
     "approvals.state": "pending", "approvals.answer": None, "memory_facts.state": "active",
     "note_decisions.state": "added", "session_outcomes.verdict": "failed", "experiments.ended": None,
     "calls.outcome": "failed", "templates.state": "active", "outbox.inbox": None, "jobs.reason": None,
     "graph_checkpoints.parent": None, "memory_changes.action": "add", "rewinds.restored": None,
-    "routes.previous": None, "routes.reset": None, "routes.usage": "{}", "routes.tokens": "[0, 0, 0, 0, 0]",
+    "routes.previous": None, "routes.reset": None, "routes.usage": "{}",
+    "routes.tokens": "[0, 0, 0, 0, 0]",
     "inbox.position": None, "inbox.session": None, "job_runs.inbox": 1, "job_runs.ended": None,
     "job_runs.state": "running", "judged_sessions.compressions": "[]", "inbox.attempts": 0,
-    "graph_checkpoints.versions": '{"channel": "1"}', "graph_values.version": "1", "templates.is_shared": 1,
+    "graph_checkpoints.versions": '{"channel": "1"}', "graph_values.version": "1",
+    "templates.is_shared": 1,
     "leases.expires": 0.0, "memory_facts.since": 0.0,
 }  # fmt: skip
 
@@ -85,12 +90,14 @@ def _choose(
     name = f"{table.name}.{column.name}"
     source = json.dumps({"platform": ID, "chat_id": word, "user_id": ID, "user_name": word})
     special: dict[str, Any] = {
-        "routes.origin": source, "routes.listed_sessions": json.dumps([word]), "home_chats.source": source,
+        "routes.origin": source, "routes.listed_sessions": json.dumps([word]),
+        "home_chats.source": source,
         "inbox.source": source, "outbox.target": source, "links.chat": source, "jobs.maker": source,
         "jobs.target": source, "jobs.rule": json.dumps(["every", "3600", word]),
         "inbox.body": encode_message(Message("user", word)), "preludes.body": body,
         "experiments.arms": json.dumps([["warm", 1.0]]), "experiments.settings": "{}",
-        "templates.projects": json.dumps([PROJECT]), "templates.sources": json.dumps([word]),
+        "templates.projects": json.dumps([PROJECT]),
+        "templates.sources": json.dumps([word]),
         "folders.remotes": json.dumps({word: 1}), "graph_checkpoints.metadata": json.dumps({"a": word}),
     }  # fmt: skip
     if column.constraint:  # a reference

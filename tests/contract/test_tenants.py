@@ -15,20 +15,22 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rekindle import Message, Store
-from rekindle.errors import RekindleError
+from rekindle.errors import InvalidApiKey, NotFound, QuotaExceeded, RekindleError, StoreReadOnly
 from rekindle.store import Filter
 from rekindle.store.graphs.checkpoints import CheckpointQuery, ThreadKey
 from rekindle.store.tenants.shared_tables import name_schemas, set_row_security
-from rekindle.tenants import Tenants, open_tenants
+from rekindle.tenants import Quota, Tenants, erase_person, export_person, open_tenants
 from rekindle.types import Source, Tokens, Usage
 from tests import servers
+from tests.conftest import Clock
 from tests.contract.tenant_rows import ID, NOW, PROJECT, fill
 
 WALLS = ("files", "views and rows", "views", "rows")
 READ_VERBS = {
-    *["find", "get", "list", "load", "search", "iter", "count", "is", "has", "sum", "describe", "export", "messages", "session"],
-    *["recent", "resolve", "usage", "lineage", "children", "rewinds", "stats", "dump", "next", "iterate", "verify"],
-}
+    "find", "get", "list", "load", "search", "iter", "iterate", "count", "is", "has", "sum", "describe",
+    "export", "messages", "session", "recent", "resolve", "usage", "lineage", "children", "rewinds",
+    "stats", "dump", "next", "verify",
+}  # fmt: skip
 # Not called: the end of the store, and what belongs to the directory of tenants.
 NOT_CALLED = {"close", "location", "tenants"}
 
@@ -104,20 +106,24 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
     source = Source(ID, word, user_id=ID)
     return {
         "session": ID, "id": ID, "name": ID, "ids": [ID, "s2"], "sessions": [ID, "s2"], "owner": ID,
-        "query": word, "text": word, "key": ID, "keys": [ID], "where": Filter(archived=None), "since": 0.0,
-        "rules": "1", "version": "1", "nums": [*range(1, 2000)], "part": 0, "prefix": ID, "prefixes": (ID,),
+        "query": word, "text": word, "key": ID, "keys": [ID], "where": Filter(archived=None), 
+        "since": 0.0, "rules": "1", "version": "1", "nums": [*range(1, 2000)], "part": 0, "prefix": ID,
+        "prefixes": (ID,),
         "path": word, "paths": [word], "positions": range(5), "position": 0, "before": 3, "count": 2,
         "after": -1, "limit": 50, "get_offset": lambda _: 0, "title": word, "project": PROJECT,
         "folders": ["/work/shop"], "person": ID, "people": [ID, people], "day": "2026-11-18",
-        "platform": ID, "user_id": ID, "states": ("waiting", "failed"), "platforms": [ID], "source": source,
+        "platform": ID, "user_id": ID, "states": ("waiting", "failed"), "platforms": [ID],
+        "source": source,
         "seconds": 60.0, "instance": word, "job": job, "outbound": outbound, "inbound": inbound,
         "template": ID, "versions": {"channel": "1"}, "thread": ID, "note": ID,
         "load_names.sessions": [session], "graph_checkpoints.find_latest.key": ThreadKey(ID),
         "graph_checkpoints.load_values.key": ThreadKey(ID),
         "graph_checkpoints.load_writes.key": ThreadKey(ID),
-        "graph_checkpoints.iterate.query": CheckpointQuery(), "observations.load_sessions.sessions": [ID],
+        "graph_checkpoints.iterate.query": CheckpointQuery(), 
+        "observations.load_sessions.sessions": [ID],
         # Writing.
-        "reason": "done", "turns": 1, "origin": "s2", "messages": (), "message": Message("user", "mine"),
+        "reason": "done", "turns": 1, "origin": "s2", "messages": (),
+        "message": Message("user", "mine"),
         "tokens": Tokens(1), "number": 1, "actor": "person", "lease_seconds": 1.0, "answer": "once",
         "answered_by": people, "older_than": 0.0, "code": "hash", "role": "guest", "event": "mine",
         "usage": Usage(Tokens(1)), "added": Usage(Tokens(1)), "model": "mine", "old": ID, "new": "s2",
@@ -186,13 +192,13 @@ def test_no_method_returns_or_changes_anything_of_another_tenant(
         fill(victim, words[0], [*sessions, "one-more"])
         fill(attacker, words[1], sessions)
         assert attacker.count_sessions() == attacker.stats().sessions == 1 + len(sessions)
-        before = take_snapshot(victim)
         arguments = collect_arguments(victim, words[0], tmp_path_factory.mktemp("copy"))
         seen = {
             name for name, method in list_methods(victim)
             if is_read(name) and words[0] in (call(name, method, arguments) or "")
         }  # fmt: skip
-        assert len(seen) > 40, sorted(seen)  # or else these calls show nothing
+        assert len(seen) > 60, sorted(seen)  # or else these calls show nothing
+        before = take_snapshot(victim)
         # These give back what they are given.
         arguments |= {"load_names.sessions": [attacker.session(ID)], "next_title.title": "Plan"}
         skipped: set[str] = set()
@@ -249,7 +255,7 @@ def test_two_tenants_have_the_same_ids_titles_and_numbers_without_noticing(
         globex.copy_to(copy)
         globex.copy_to(acme)  # what it has already stays
         assert [one.content for one in copy.messages("plan")] == ["laser"]
-        assert [hit.message.content for hit in acme.search("laser")] == ["laser"]
+        assert [one.content for one in acme.messages("plan")] == ["anvil"]
     tenants.remove("globex")
     with tenants.open_store("acme") as acme:
         assert acme.messages("plan")[0].content == "anvil"
