@@ -180,7 +180,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(words=WORDS, sessions=st.lists(st.sampled_from(["s2", "s3", "Plan #2"]), unique=True))
 def test_no_method_returns_or_changes_anything_of_another_tenant(
     world: World, tmp_path_factory: pytest.TempPathFactory, words: list[str], sessions: list[str]
