@@ -252,6 +252,13 @@ def test_two_tenants_have_the_same_ids_titles_and_numbers_without_noticing(
         assert acme.verify() == globex.verify() == []
         acme.repair()
         copy = another()
+        for number in range(60):  # more than a writer's attempts
+            copy.inbox.post("key", Source("matrix", "room"), f"{number}")
+        copy.copy_to(acme)
+        copy.copy_to(acme)
+        acme.inbox.post("key", Source("matrix", "room"), "after")
+        assert len(acme.inbox.list_outbound("key")) == 61
+        assert globex.inbox.list_outbound("key") == []
         globex.copy_to(copy)
         globex.copy_to(acme)  # what it has already stays
         assert [one.content for one in copy.messages("plan")] == ["laser"]

@@ -37,6 +37,7 @@ class TenantTransaction(PostgresTransaction):
     """Statements on the rows of one tenant."""
 
     __slots__ = ()
+    shares_numbers = True  # all tenants draw them from one sequence
     convert_sql = staticmethod(_to_tenant_sql)
 
 
