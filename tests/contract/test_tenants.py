@@ -18,7 +18,7 @@ from rekindle import Message, Store
 from rekindle.errors import InvalidApiKey, NotFound, QuotaExceeded, RekindleError, StoreReadOnly
 from rekindle.store import Filter
 from rekindle.store.graphs.checkpoints import CheckpointQuery, ThreadKey
-from rekindle.store.tenants.shared_tables import name_schemas, set_row_security
+from rekindle.store.tenants.shared_tables import build_schema_names, set_row_security
 from rekindle.tenants import Quota, Tenants, erase_person, export_person, open_tenants
 from rekindle.types import Source, Tokens, Usage
 from tests import servers
@@ -67,7 +67,7 @@ def world(
             with psycopg.connect(target, autocommit=True) as connection:
                 set_row_security(
                     lambda sql: connection.execute(sql),  # pyright: ignore
-                    name_schemas("public"),
+                    build_schema_names("public"),
                     is_on=walls != "views",
                 )
         yield World(tenants, open_store, count())

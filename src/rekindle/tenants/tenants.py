@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rekindle.errors import AccessDenied, InvalidInput
 from rekindle.store import Store, open_store
-from rekindle.store.tenants.directory import AuditEntry, Member, Quota, Tenant
+from rekindle.store.tenants.directory import AuditEntry, Quota, Tenant, TenantMember
 from rekindle.store.tenants.tenant_store import (
     TENANTS_FOLDER,
     TenantStore,
@@ -122,7 +122,7 @@ class Tenants:
         self._directory.save_member(self.get(tenant).id, name, role)
         self.record(tenant, OPERATOR, "member.add", f"{name} as {role}")
 
-    def list_members(self, tenant: str) -> list[Member]:
+    def list_members(self, tenant: str) -> list[TenantMember]:
         """Return the members of a tenant by name."""
         return self._directory.list_members(self.get(tenant).id)
 
