@@ -445,7 +445,8 @@ def test_walls_that_somebody_switched_off_are_up_again_after_an_upgrade(
         with tenants.open_store("acme") as store:
             assert len(store.messages("plan")) == 1
         forced = connection.execute(
-            "SELECT count(*), count(*) FILTER (WHERE relrowsecurity AND relforcerowsecurity) FROM pg_class"
+            "SELECT count(*), count(*) FILTER (WHERE relrowsecurity AND relforcerowsecurity)"
+            " FROM pg_class"
             " WHERE relnamespace = 'public_tenant_tables'::regnamespace AND relkind = 'r'"
             " AND relname <> 'rekindle_version'"
         ).fetchone()
