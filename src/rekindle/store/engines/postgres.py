@@ -97,6 +97,7 @@ class PostgresTransaction:
     """
 
     __slots__ = ("_unsent", "connection")
+    convert_sql = staticmethod(_to_postgres_sql)
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -105,7 +106,7 @@ class PostgresTransaction:
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         if self._unsent is not None:
             self.flush_deferred()
-        cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+        cursor = self.connection.execute(self.convert_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -115,7 +116,7 @@ class PostgresTransaction:
             self._unsent = _Unsent(sql, rows[0])
             return
         with self.connection.cursor() as cursor:
-            cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
+            cursor.executemany(self.convert_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
     def extend_unsent(self, first: str, sql: str, params: Sequence[Any]) -> bool:
         """Add a statement that uses what `first`, if it was not sent yet, returns as `added`."""
@@ -138,7 +139,7 @@ class PostgresTransaction:
         self.flush_deferred()
         with self.connection.cursor(name="stream") as cursor:
             cursor.itersize = 500
-            cursor.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+            cursor.execute(self.convert_sql(sql), params)  # pyright: ignore[reportArgumentType]
             yield from cursor
 
     def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
@@ -159,6 +160,7 @@ class PostgresEngine:
     """A database on a PostgreSQL server."""
 
     name = "postgresql"
+    _transaction_type = PostgresTransaction
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.location = re.sub(r"\A(\w+://[^:/@]*):[^@]*@", r"\1:…@", url)
@@ -189,6 +191,7 @@ class PostgresEngine:
 
     def _connect_writer(self) -> Connection:
         connection = self._connector.connect_writer()
+        self._begin(connection)
         connection.execute(_DELETE_OLD_WRITERS, (time.time() - WRITER_RETENTION_SECONDS,))
         connection.commit()
         return connection
@@ -273,6 +276,9 @@ class PostgresEngine:
 
     # -- transactions
 
+    def _begin(self, connection: Connection) -> None:
+        """Prepare a transaction; a store of one tenant limits it to its rows."""
+
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         if self._readonly:
             raise StoreReadOnly(f"{self.location} was opened read-only")
@@ -288,9 +294,10 @@ class PostgresEngine:
         is_uncertain, attempts_left = False, MAX_ATTEMPTS
         while True:
             connection = self._get_writer(deadline)
-            tx = PostgresTransaction(connection)
+            tx = self._transaction_type(connection)
             try:
                 self._connector.set_limits(connection)
+                self._begin(connection)
                 if (
                     is_uncertain
                     and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
@@ -348,7 +355,8 @@ class PostgresEngine:
     def begin_read(self) -> Generator[Transaction]:
         with self._translate_errors(), self._readers.borrow() as connection:
             try:
-                yield PostgresTransaction(connection)
+                self._begin(connection)
+                yield self._transaction_type(connection)
             finally:
                 if not connection.closed:
                     connection.rollback()
