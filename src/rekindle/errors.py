@@ -15,6 +15,9 @@
     │   ├── StoreTooNew             written by a newer Rekindle
     │   ├── StoreUnavailable        the server cannot be reached
     │   └── StoreClosed             used after `close()`
+    ├── AccessDenied                the API key or the member may not do this
+    │   └── InvalidApiKey           no such API key, or it was revoked or has expired
+    ├── QuotaExceeded               the tenant has used up what it may store; says until when
     ├── SessionHeld                 another program writes to the session; says which
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
@@ -101,6 +104,22 @@ class StoreUnavailable(StoreError):
 
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
+
+
+class AccessDenied(RekindleError):
+    """The API key or the member may not do this."""
+
+
+class InvalidApiKey(AccessDenied):
+    """No such API key, or it was revoked or has expired."""
+
+
+class QuotaExceeded(RekindleError):
+    """The tenant has used up a quota; `retry_after` is in seconds, if waiting helps."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class SessionHeld(RekindleError):
