@@ -42,6 +42,7 @@ LAYERS = (
     "watching",
     "services",
     "gateway",
+    "api",
     "hooks",
     "coding_agents",
     "mcp",
