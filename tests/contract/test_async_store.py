@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE
 NOT_FOR_ASYNCIO = {  # sub-objects, for `executor.run`, and what is there under another name
     "routes", "inbox", "observations", "session_outcomes", "template_index", "preludes", "experiments",
     "submit_append", "people", "jobs", "memory", "links", "approvals", "session_leases",
-    "gateway_errors", "graph_checkpoints", "excerpts", "call_columns",
+    "gateway_errors", "graph_checkpoints", "excerpts", "call_columns", "tenants", "personal_data",
 }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ LAYERS = (
     "experiments",
     "knowledge",
     "store",
+    "tenants",
     "transcripts",
     "sandbox",
     "processes",
@@ -83,7 +84,7 @@ NOUN_METHODS = {
 }
 
 _VERBS = """
-    attempt decrypt download encrypt maintain react request sign subscribe upload
+    attempt authenticate charge decrypt download erase encrypt maintain react request sign subscribe upload
     abandon abbreviate abort accept acknowledge ack aclose acquire adapt add adopt advance aggregate
     announce answer append apply approve archive ascend ask assess assign attach avoid backup become
     begin borrow build cache call cancel catch change check choose claim classify clean clear close
@@ -104,7 +105,7 @@ _VERBS = """
     protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive
     record
     recount recover redact redeliver redirect redo refresh refuse register reindex reject relativize
-    release remove rename render renew reopen repair replace report requeue require reserve reset
+    release remove rename render renew reopen repair replace report requeue require reserve reset revoke
     resize resolve respond restart restore restrict resume retire retry reuse review rewind rewrite
     route run sample save say scan score search seed select send separate serve set settle shorten
     show shut signal simulate skip slice slot sort spawn spell split stack start stat stem step stop

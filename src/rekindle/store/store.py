@@ -88,6 +88,8 @@ if TYPE_CHECKING:
     from rekindle.store.learning.preludes import Preludes
     from rekindle.store.learning.session_outcomes import SessionOutcomes
     from rekindle.store.learning.template_index import TemplateIndex
+    from rekindle.store.tenants.directory import TenantDirectory
+    from rekindle.store.tenants.person import PersonalData
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -866,6 +868,20 @@ class Store:
         from rekindle.store.learning.experiments import Experiments
 
         return Experiments(self._engine, self._write, self._clock)
+
+    @cached_property
+    def tenants(self) -> TenantDirectory:
+        """The directory of tenants, if this store is that of a server for several."""
+        from rekindle.store.tenants.directory import TenantDirectory
+
+        return TenantDirectory(self._engine, self._write, self._clock)
+
+    @cached_property
+    def personal_data(self) -> PersonalData:
+        """What is stored about a person, to export or erase it."""
+        from rekindle.store.tenants.person import PersonalData
+
+        return PersonalData(self._engine, self._write, self._clock)
 
     @cached_property
     def excerpts(self) -> Excerpts:

@@ -123,7 +123,7 @@ class Table:
         self.columns = tuple(part for part in self.parts if isinstance(part, TableColumn))
         self.indexes = tuple(part for part in self.parts if isinstance(part, Index))
         self.names = tuple(column.name for column in self.columns)
-        self._key = key
+        self.key = key
         self._has_rowid = has_rowid
         self.since = since
 
@@ -139,7 +139,7 @@ class Table:
             self.name,
             *self.parts,
             *parts,
-            key=self._key,
+            key=self.key,
             has_rowid=self._has_rowid,
             since=self.since,
         )
@@ -168,8 +168,8 @@ class Table:
     def build_definition(self, engine: str) -> Iterator[str]:
         """Yield the statements that create the table and its indexes on an engine."""
         lines = [column.build_definition(engine) for column in self.columns]
-        if self._key:
-            lines.append(f"PRIMARY KEY ({self._key})")
+        if self.key:
+            lines.append(f"PRIMARY KEY ({self.key})")
         options = "" if engine == "postgres" else " STRICT" if self._has_rowid else _NO_ROWID
         yield f"CREATE TABLE {self.name} ({', '.join(lines)}){options}"
         for index in self.indexes:

@@ -12,6 +12,7 @@ from rekindle.projects import FOLDER_PREFIX
 from rekindle.types import Tokens
 
 from .columns import INTEGER, Index, Table, TableColumn
+from .tenant_tables import API_KEYS, AUDIT_LOG, TENANT_MEMBERS, TENANT_USAGE, TENANTS
 
 USAGE_COLUMNS = (*(f"tokens_{name}" for name in Tokens._fields), "cost_nano")
 OPENING_CHARS = 28  # of a preview: sessions that share them began with the same words
@@ -490,5 +491,7 @@ DERIVED_VALUES: dict[int, tuple[str, ...]] = {
     )
 }
 
+# The directory of tenants, which a tenant's own tables do not have.
+DIRECTORY_TABLES = (TENANTS, TENANT_MEMBERS, API_KEYS, TENANT_USAGE, AUDIT_LOG)
 # In the order above, which is that of their references.
 TABLES = tuple(value for value in [*vars().values()] if isinstance(value, Table))

@@ -77,22 +77,23 @@ class PostgresTransaction:
     """Statements on one connection, inside its transaction."""
 
     __slots__ = ("connection",)
+    convert_sql = staticmethod(_to_postgres_sql)
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+        cursor = self.connection.execute(self.convert_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with self.connection.cursor() as cursor:
-            cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
+            cursor.executemany(self.convert_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         with self.connection.cursor(name="stream") as cursor:
             cursor.itersize = 500
-            cursor.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
+            cursor.execute(self.convert_sql(sql), params)  # pyright: ignore[reportArgumentType]
             yield from cursor
 
     def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
@@ -109,6 +110,7 @@ class PostgresEngine:
     """A database on a PostgreSQL server."""
 
     name = "postgresql"
+    _transaction_type = PostgresTransaction
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.location = re.sub(r"\A(\w+://[^:/@]*):[^@]*@", r"\1:…@", url)
@@ -151,6 +153,7 @@ class PostgresEngine:
             "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
             "SET tcp_keepalives_count = 3"
         )
+        self._begin(connection)
         connection.execute(_DELETE_OLD_WRITERS, (time.time() - WRITER_RETENTION_SECONDS,))
         connection.commit()
         return connection
@@ -210,6 +213,9 @@ class PostgresEngine:
 
     # -- transactions
 
+    def _begin(self, connection: Connection) -> None:
+        """Prepare a transaction; a store of one tenant limits it to its rows."""
+
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         if self._readonly:
             raise StoreReadOnly(f"{self.location} was opened read-only")
@@ -225,8 +231,9 @@ class PostgresEngine:
         is_uncertain, attempts_left = False, MAX_ATTEMPTS
         while True:
             connection = self._get_writer(deadline)
-            tx = PostgresTransaction(connection)
+            tx = self._transaction_type(connection)
             try:
+                self._begin(connection)
                 if (
                     is_uncertain
                     and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
@@ -275,7 +282,8 @@ class PostgresEngine:
     def begin_read(self) -> Generator[Transaction]:
         with self._translate_errors(), self._readers.borrow() as connection:
             try:
-                yield PostgresTransaction(connection)
+                self._begin(connection)
+                yield self._transaction_type(connection)
             finally:
                 if not connection.closed:
                     connection.rollback()

@@ -94,9 +94,14 @@ def purge_next_session(engine: Engine, tx: Transaction, before: float) -> int:
     """Permanently delete one session pruned before `before`; return the number deleted (0 or 1)."""
     rows = tx.run("SELECT num FROM sessions WHERE pruned < ? ORDER BY pruned LIMIT 1", (before,))
     for (num,) in rows:
-        engine.unindex(tx, num)
-        tx.run("DELETE FROM messages WHERE session = ?", (num,))
-        delete_session = "DELETE FROM sessions WHERE num = ? RETURNING prelude, system_prompt"
-        for hash in tx.run(delete_session, (num,))[0]:
-            tx.run(_DELETE_UNUSED_PRELUDE, (hash,))
+        delete_session(engine, tx, num)
     return len(rows)
+
+
+def delete_session(engine: Engine, tx: Transaction, num: int) -> None:
+    """Permanently delete a session with everything that belongs to it alone."""
+    engine.unindex(tx, num)
+    tx.run("DELETE FROM messages WHERE session = ?", (num,))
+    sql = "DELETE FROM sessions WHERE num = ? RETURNING prelude, system_prompt"
+    for hash in tx.run(sql, (num,))[0]:
+        tx.run(_DELETE_UNUSED_PRELUDE, (hash,))

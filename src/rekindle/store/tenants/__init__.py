@@ -1,0 +1,1 @@
+"""Tenants in the database: their directory, their tables in PostgreSQL, and a person's data."""
