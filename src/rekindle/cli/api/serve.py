@@ -13,8 +13,8 @@ from rekindle.cli.store_access import connect_store, ignore_sigpipe, load_settin
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rekindle.api.keys import KeyFile
-    from rekindle.api.server import TlsFiles
+    from rekindle.api.serving.keys import KeyFile
+    from rekindle.api.serving.server import TlsFiles
     from rekindle.config import Config
     from rekindle.config.address import Address
 
@@ -142,7 +142,7 @@ def remove_key(
 
 
 def _open_key_file(config: Config) -> KeyFile:
-    from rekindle.api.keys import KEY_FILE, KeyFile
+    from rekindle.api.serving.keys import KEY_FILE, KeyFile
 
     return KeyFile(config.home / "serve" / KEY_FILE)
 
@@ -159,7 +159,7 @@ def _serve(
     import asyncio
 
     try:
-        from rekindle.api.server import TlsFiles, check_exposure, configure_logging
+        from rekindle.api.serving.server import TlsFiles, check_exposure, configure_logging
     except ImportError:
         raise InvalidInput("The server needs: pip install 'rekindle[web]'") from None
 
@@ -173,12 +173,12 @@ def _serve(
 async def _run_server(
     config: Config, address: Address, tls: TlsFiles | None, *, rate: float, logs_requests: bool
 ) -> None:
-    from rekindle.api.app import ApiApp
-    from rekindle.api.handlers import ApiHandlers
-    from rekindle.api.keys import KeyCache, RateLimiter
-    from rekindle.api.server import listen_at, log_start, serve_app
-    from rekindle.api.stores import LocalStore, start_learner
-    from rekindle.api.uploads import TranscriptUploads
+    from rekindle.api.serving.app import ApiApp
+    from rekindle.api.serving.handlers import ApiHandlers
+    from rekindle.api.serving.keys import KeyCache, RateLimiter
+    from rekindle.api.serving.server import listen_at, log_start, serve_app
+    from rekindle.api.serving.stores import ServerStores, start_learner
+    from rekindle.api.serving.uploads import TranscriptUploads
     from rekindle.store.async_store import AsyncStore
 
     keys = _open_key_file(config)
@@ -186,13 +186,14 @@ async def _run_server(
         print_notice("No API keys yet. Create one with `rekindle serve add-key NAME`.")
     with listen_at(address) as listener:
         async with AsyncStore(connect_store(config, config.store.url)) as store:
+            stores = ServerStores(config, store, keys)
             handlers = ApiHandlers(
-                LocalStore(store),
+                stores,
                 TranscriptUploads(config.home / "serve" / "transcripts"),
-                lambda access: start_learner(config),
+                lambda access: start_learner(config, access),
             )
             app = ApiApp(
-                handlers, KeyCache(keys), RateLimiter(rate, 2 * rate), logs_requests=logs_requests
+                handlers, KeyCache(stores), RateLimiter(rate, 2 * rate), logs_requests=logs_requests
             )
             host = f"[{address.host}]" if ":" in address.host else address.host
             scheme = "http" if tls is None else "https"
@@ -202,4 +203,7 @@ async def _run_server(
                 log_start(url, store.location)
                 print_line(url)
 
-            await serve_app(app, listener, announce, tls)
+            try:
+                await serve_app(app, listener, announce, tls)
+            finally:
+                await stores.close()

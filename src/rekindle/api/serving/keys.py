@@ -17,9 +17,9 @@ import msgspec
 from rekindle.errors import InvalidInput
 from rekindle.tenants import Access, Scope, parse_scopes
 
-KEY_PREFIX = "rk_"
+KEY_PREFIX = "rks_"  # a key of a tenant begins with rk_
 KEY_FILE = "api-keys.json"
-LOCAL_TENANT = "local"
+LOCAL_TENANT = ""  # no tenant has this name
 CACHE_SECONDS = 5.0  # how long a key that was withdrawn may go on
 MAX_CACHED_KEYS = 10_000
 MAX_TOKEN_CHARS = 200

@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from rekindle.api.operations import OPERATIONS, Operation, find_operation, match_parts
+from rekindle.api.values import ApiError, encode_value
 from rekindle.errors import (
     AccessDenied,
     InvalidApiKey,
@@ -30,8 +32,6 @@ from .bodies import BodyReader, Receive, RequestRefused, Send
 from .bodies import Scope as AsgiScope
 from .handlers import ApiHandlers, ApiRequest
 from .keys import KeyCache, RateLimiter
-from .operations import OPERATIONS, Operation, find_operation, match_parts
-from .values import ApiError, encode_value
 
 MAX_PATH_BYTES, MAX_QUERY_BYTES, MAX_FIELDS = 4_000, 8_000, 20
 RETRY_SECONDS = 1.0  # for a client of a store that is busy or away

@@ -15,11 +15,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rekindle.api.values import ImportCounts, TranscriptPlace, TranscriptState
 from rekindle.errors import InvalidInput, NotFound, StoreFull, WrongOffset
 from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
-
-from .values import ImportCounts, TranscriptPlace, TranscriptState
 
 MAX_TRANSCRIPT_BYTES = 2_000_000_000
 _CONTENT, _PLACE = "content", "read"
