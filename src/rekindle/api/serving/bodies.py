@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -78,7 +78,7 @@ class BodyReader:
         return count
 
 
-async def _iter_parts(receive: Receive) -> Any:
+async def _iter_parts(receive: Receive) -> AsyncGenerator[bytes]:
     message = await receive()
     while True:
         if message["type"] != "http.request":
