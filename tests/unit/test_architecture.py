@@ -124,7 +124,7 @@ BACK_UP = "back_up"  # a verb of two words
 # Python's own protocols, and those of LangGraph's checkpointers for asyncio.
 DICTATED = {
     "fileno", "_asdict", "aget_tuple", "alist", "aput", "aput_writes", "adelete_thread",
-    "adelete_for_runs", "acopy_thread", "aprune",
+    "adelete_for_runs", "acopy_thread", "aprune", "capture_signals",
 }  # fmt: skip
 SINGLE_WORDS = {"main", "register", "connect"}  # entry points: a program, a group, a platform
 

@@ -19,7 +19,7 @@ import msgspec
 from rekindle.errors import InvalidInput, ServerRefused, ServerUnreachable
 
 from . import values
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, ApiOperation
 
 TIMEOUT_SECONDS = 60.0
 MIN_COMPRESS_BYTES = 1_000
@@ -92,7 +92,7 @@ class ApiClient:
             if cursor is None:
                 return
 
-    def create_session(self, session: values.NewSession) -> values.AppendedMessages:
+    def create_session(self, session: values.SessionInput) -> values.AppendedMessages:
         """Create a session with its first messages; durable on return."""
         return self._call("create_session", values.AppendedMessages, body=session)
 
@@ -173,7 +173,7 @@ class ApiClient:
 
     def _send(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         path: dict[str, str] | None = None,
         query: msgspec.Struct | None = None,
         content: bytes | None = None,
@@ -191,7 +191,7 @@ class ApiClient:
         for attempt in range(1, self._attempts + 1):
             is_last = attempt == self._attempts
             try:
-                return self._exchange(operation.method, address, content, headers)
+                return self._send_request(operation.method, address, content, headers)
             except ServerUnreachable:
                 if is_last:
                     raise
@@ -202,14 +202,14 @@ class ApiClient:
                 time.sleep(min(refusal.retry_after, 60.0))
         raise AssertionError
 
-    def _exchange(
+    def _send_request(
         self, method: str, address: str, content: bytes | None, headers: dict[str, str]
     ) -> bytes:
         """Send a request once; again at once if the server had closed an idle connection."""
         with self._lock:
             is_reused = self._connection is not None
             try:
-                return self._exchange_once(method, address, content, headers)
+                return self._send_once(method, address, content, headers)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 self.close()
                 if not is_reused:
@@ -218,12 +218,12 @@ class ApiClient:
                 self.close()
                 raise self._make_unreachable(error) from None
             try:
-                return self._exchange_once(method, address, content, headers)
+                return self._send_once(method, address, content, headers)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 raise self._make_unreachable(error) from None
 
-    def _exchange_once(
+    def _send_once(
         self, method: str, address: str, content: bytes | None, headers: dict[str, str]
     ) -> bytes:
         if self._connection is None:
@@ -274,7 +274,9 @@ class ApiClient:
         self.close()
 
 
-def _build_address(operation: Operation, path: dict[str, str], query: msgspec.Struct | None) -> str:
+def _build_address(
+    operation: ApiOperation, path: dict[str, str], query: msgspec.Struct | None
+) -> str:
     parts = [
         quote(path[part[1:-1]], safe="", errors="surrogatepass") if part.startswith("{") else part
         for part in operation.parts

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, ApiOperation
 from .values import ApiError
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -58,7 +58,7 @@ def render_document() -> str:
     return msgspec.json.format(msgspec.json.encode(build_document()), indent=2).decode() + "\n"
 
 
-def _describe_operation(one: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _describe_operation(one: ApiOperation, schemas: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"operationId": one.id, "summary": one.summary}
     if one.scope is None:
         found["security"] = []
@@ -93,7 +93,7 @@ def _describe_operation(one: Operation, schemas: dict[str, Any]) -> dict[str, An
     return found
 
 
-def _iter_path_parameters(one: Operation) -> list[dict[str, Any]]:
+def _iter_path_parameters(one: ApiOperation) -> list[dict[str, Any]]:
     return [
         {"name": part[1:-1], "in": "path", "required": True, "schema": _PATH_SCHEMAS[part[1:-1]]}
         for part in one.parts
@@ -107,7 +107,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
-def _list_query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_query_parameters(one: ApiOperation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     if one.query is None:
         return []
     schema = schemas[one.query.__name__]

@@ -13,7 +13,7 @@ MAX_CHUNK_BYTES = 4_000_000  # of a part of a transcript, likewise
 PREFIX = "/v1"
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """One operation. `scope` is what a key needs for it; None needs no key."""
 
     id: str
@@ -39,7 +39,7 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = (
-    Operation(
+    ApiOperation(
         "get_health",
         "GET",
         "/v1/health",
@@ -47,7 +47,7 @@ OPERATIONS = (
         values.Health,
         scope=None,
     ),
-    Operation(
+    ApiOperation(
         "get_document",
         "GET",
         "/v1/openapi.json",
@@ -55,7 +55,7 @@ OPERATIONS = (
         None,
         scope=None,
     ),
-    Operation(
+    ApiOperation(
         "list_sessions",
         "GET",
         "/v1/sessions",
@@ -63,16 +63,16 @@ OPERATIONS = (
         values.SessionPage,
         query=values.SessionQuery,
     ),
-    Operation(
+    ApiOperation(
         "create_session",
         "POST",
         "/v1/sessions",
         "Create a session with its first messages; durable when answered.",
         values.AppendedMessages,
         scope="write",
-        body=values.NewSession,
+        body=values.SessionInput,
     ),
-    Operation(
+    ApiOperation(
         "get_session",
         "GET",
         "/v1/sessions/{session}",
@@ -80,7 +80,7 @@ OPERATIONS = (
         values.SessionValue,
         errors=(404,),
     ),
-    Operation(
+    ApiOperation(
         "list_messages",
         "GET",
         "/v1/sessions/{session}/messages",
@@ -89,7 +89,7 @@ OPERATIONS = (
         query=values.MessageQuery,
         errors=(404,),
     ),
-    Operation(
+    ApiOperation(
         "append_messages",
         "POST",
         "/v1/sessions/{session}/messages",
@@ -99,7 +99,7 @@ OPERATIONS = (
         body=values.NewMessages,
         errors=(404,),
     ),
-    Operation(
+    ApiOperation(
         "search_messages",
         "GET",
         "/v1/search",
@@ -107,7 +107,7 @@ OPERATIONS = (
         values.SearchPage,
         query=values.SearchQuery,
     ),
-    Operation(
+    ApiOperation(
         "recall_at_start",
         "POST",
         "/v1/recall/start",
@@ -115,7 +115,7 @@ OPERATIONS = (
         values.RecalledNotes,
         body=values.StartRecall,
     ),
-    Operation(
+    ApiOperation(
         "recall_at_failure",
         "POST",
         "/v1/recall/failure",
@@ -123,7 +123,7 @@ OPERATIONS = (
         values.RecalledNotes,
         body=values.FailureRecall,
     ),
-    Operation(
+    ApiOperation(
         "get_transcript",
         "GET",
         "/v1/transcripts/{name}",
@@ -131,7 +131,7 @@ OPERATIONS = (
         values.TranscriptState,
         scope="write",
     ),
-    Operation(
+    ApiOperation(
         "append_transcript",
         "PUT",
         "/v1/transcripts/{name}",
@@ -142,7 +142,7 @@ OPERATIONS = (
         takes_bytes=True,
         errors=(409,),
     ),
-    Operation(
+    ApiOperation(
         "import_transcript",
         "POST",
         "/v1/transcripts/{name}/import",
@@ -155,7 +155,7 @@ OPERATIONS = (
 )
 
 
-def find_operation(method: str, parts: list[str]) -> tuple[Operation, dict[str, str]] | None:
+def find_operation(method: str, parts: list[str]) -> tuple[ApiOperation, dict[str, str]] | None:
     """Return the operation of a method and the parts of a path, with the parts that it names."""
     for operation in OPERATIONS:
         if operation.method == method:
@@ -165,7 +165,7 @@ def find_operation(method: str, parts: list[str]) -> tuple[Operation, dict[str, 
     return None
 
 
-def match_parts(operation: Operation, parts: list[str]) -> dict[str, str] | None:
+def match_parts(operation: ApiOperation, parts: list[str]) -> dict[str, str] | None:
     """Return the named parts of a path, or None if it is not that of the operation."""
     pattern = operation.parts
     if len(pattern) != len(parts):

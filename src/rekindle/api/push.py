@@ -131,7 +131,7 @@ class TranscriptPusher:
     def _send_content(self, name: str, content: BinaryIO) -> int:
         state = self._client.get_transcript(name)
         sent = conflicts = 0
-        offset = state.size if _begins_with(content, state) else 0
+        offset = state.size if _has_prefix(content, state) else 0
         while True:
             is_restart = offset == 0 < state.size
             content.seek(offset)
@@ -147,7 +147,7 @@ class TranscriptPusher:
                 if refusal.status != 409 or conflicts > _MAX_CONFLICTS:
                     raise
                 state = self._client.get_transcript(name)
-                offset = state.size if _begins_with(content, state) else 0
+                offset = state.size if _has_prefix(content, state) else 0
                 continue
             offset += len(chunk)
             sent += len(chunk)
@@ -194,7 +194,7 @@ def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _begins_with(content: BinaryIO, state: TranscriptState) -> bool:
+def _has_prefix(content: BinaryIO, state: TranscriptState) -> bool:
     """Return whether a file begins with the bytes that the server has."""
     content.seek(0)
     digest, left = hashlib.sha256(), state.size

@@ -73,7 +73,7 @@ class StoredMessage(MessageValue, frozen=True, kw_only=True, omit_defaults=True)
     position: int = -1
 
 
-class NewSession(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A session to create with its first messages; one with this id gets the messages that it lacks."""
 
     messages: Annotated[list[MessageValue], Meta(min_length=1, max_length=MAX_MESSAGES)]

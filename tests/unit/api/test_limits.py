@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.api.serving.bodies import BodyReader, RequestRefused, decompress_body
+from rekindle.api.serving.bodies import ApiRefusal, BodyReader, expand_body
 from rekindle.api.serving.keys import KeyCache, RateLimiter
 from rekindle.tenants import Access
 
@@ -95,9 +95,9 @@ def test_a_body_is_read_up_to_its_limit_and_its_memory_given_back() -> None:
     async def check() -> None:
         body, reserved = await reader.read_body(make_receive(b"ab", b"cd"), {}, 4)
         assert body == b"abcd"
-        with pytest.raises(RequestRefused, match="at most 4 bytes"):
+        with pytest.raises(ApiRefusal, match="at most 4 bytes"):
             await reader.read_body(make_receive(b"ab", b"cde"), {}, 4)
-        with pytest.raises(RequestRefused, match="busy"):
+        with pytest.raises(ApiRefusal, match="busy"):
             await reader.read_body(make_receive(b"x" * 97), {}, 1000)
         reader.release(reserved)
         _, reserved = await reader.read_body(make_receive(b"x" * 97), {}, 1000)
@@ -108,11 +108,11 @@ def test_a_body_is_read_up_to_its_limit_and_its_memory_given_back() -> None:
 
 def test_a_gzip_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(b"0" * 50_000_000)
-    with pytest.raises(RequestRefused) as refused:
-        decompress_body(bomb, 1_000)
+    with pytest.raises(ApiRefusal) as refused:
+        expand_body(bomb, 1_000)
     assert refused.value.status == 413
-    assert decompress_body(gzip.compress(b"ok"), 2) == b"ok"
+    assert expand_body(gzip.compress(b"ok"), 2) == b"ok"
     for wrong in (b"", b"\x1f\x8b", gzip.compress(b"ok")[:-1], gzip.compress(b"ok") + b"more"):
-        with pytest.raises(RequestRefused) as refused:
-            decompress_body(wrong, 1_000)
+        with pytest.raises(ApiRefusal) as refused:
+            expand_body(wrong, 1_000)
         assert refused.value.status == 400

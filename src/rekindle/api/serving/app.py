@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from rekindle.api.operations import OPERATIONS, Operation, find_operation, match_parts
+from rekindle.api.operations import OPERATIONS, ApiOperation, find_operation, match_parts
 from rekindle.api.values import ApiError, encode_value
 from rekindle.errors import (
     AccessDenied,
@@ -28,7 +28,7 @@ from rekindle.errors import (
 )
 from rekindle.tenants import Access, Scope
 
-from .bodies import BodyReader, Receive, RequestRefused, Send
+from .bodies import ApiRefusal, BodyReader, Receive, Send
 from .bodies import Scope as AsgiScope
 from .handlers import ApiHandlers, ApiRequest
 from .keys import KeyCache, RateLimiter
@@ -143,31 +143,31 @@ class ApiApp:
     def _check_rate(self, access: Access) -> None:
         wait = self._limiter.take_request(access.key_id)
         if wait > 0:
-            raise RequestRefused(
+            raise ApiRefusal(
                 429, "rate_limit", "Too many requests with this key.", retry_after=wait
             )
 
 
-def _find_operation(scope: AsgiScope) -> tuple[Operation, dict[str, str]]:
+def _find_operation(scope: AsgiScope) -> tuple[ApiOperation, dict[str, str]]:
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     if len(raw) > MAX_PATH_BYTES or len(scope["query_string"]) > MAX_QUERY_BYTES:
-        raise RequestRefused(414, "too_long", "The address is too long.")
+        raise ApiRefusal(414, "too_long", "The address is too long.")
     # Split before decoding: a session's id may contain a slash.
     text = raw.partition(b"?")[0].decode("latin-1").removeprefix("/")
     try:
         parts = [unquote(part, errors="strict") for part in text.split("/")]
     except UnicodeDecodeError:
-        raise RequestRefused(400, "invalid", "The address is not valid UTF-8.") from None
+        raise ApiRefusal(400, "invalid", "The address is not valid UTF-8.") from None
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     found = find_operation(method, parts)
     if found is not None:
         return found
     if any(match_parts(one, parts) is not None for one in OPERATIONS):
-        raise RequestRefused(405, "wrong_method", f"{method:.20} is not possible here.")
-    raise RequestRefused(404, "not_found", "There is nothing at this address.")
+        raise ApiRefusal(405, "wrong_method", f"{method:.20} is not possible here.")
+    raise ApiRefusal(404, "not_found", "There is nothing at this address.")
 
 
-def _parse_query(operation: Operation, scope: AsgiScope) -> object:
+def _parse_query(operation: ApiOperation, scope: AsgiScope) -> object:
     assert operation.query is not None
     try:
         text = scope["query_string"].decode("ascii")
@@ -198,17 +198,17 @@ _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 )
 
 
-def to_refusal(error: Exception) -> RequestRefused:
+def to_refusal(error: Exception) -> ApiRefusal:
     """Return the answer to a request that failed; of errors that are not ours, nothing is told."""
-    if isinstance(error, RequestRefused):
+    if isinstance(error, ApiRefusal):
         return error
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             given: float | None = getattr(error, "retry_after", None)
             wait = RETRY_SECONDS if status == 503 else given
             message = _describe_store_error(error) if status == 503 else str(error)
-            return RequestRefused(status, code, message, retry_after=wait)
-    return RequestRefused(500, "failed", "The server failed. Its log has the cause.")
+            return ApiRefusal(status, code, message, retry_after=wait)
+    return ApiRefusal(500, "failed", "The server failed. Its log has the cause.")
 
 
 def _describe_store_error(error: Exception) -> str:

@@ -17,7 +17,7 @@ MAX_WAITING_BYTES = 128_000_000  # of all requests together
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class RequestRefused(Exception):
+class ApiRefusal(Exception):
     """A request that gets no answer but this."""
 
     def __init__(
@@ -45,7 +45,7 @@ class BodyReader:
             raise _make_too_large(limit)
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip"):
-            raise RequestRefused(415, "unsupported_encoding", "Send the body as it is, or gzip.")
+            raise ApiRefusal(415, "unsupported_encoding", "Send the body as it is, or gzip.")
         reserved = 0
         try:
             parts: list[bytes] = []
@@ -58,7 +58,7 @@ class BodyReader:
                 parts.append(part)
             body = b"".join(parts)
             if encoding == "gzip":
-                body = decompress_body(body, limit)
+                body = expand_body(body, limit)
                 reserved += self._reserve(len(body))
         except BaseException:
             self.release(reserved)
@@ -71,7 +71,7 @@ class BodyReader:
 
     def _reserve(self, count: int) -> int:
         if self._waiting + count > self._max_waiting:
-            raise RequestRefused(
+            raise ApiRefusal(
                 503, "busy", "The server is busy. Try again in a second.", retry_after=1.0
             )
         self._waiting += count
@@ -82,7 +82,7 @@ async def _iter_parts(receive: Receive) -> AsyncGenerator[bytes]:
     message = await receive()
     while True:
         if message["type"] != "http.request":
-            raise RequestRefused(400, "incomplete", "The request ended early.")
+            raise ApiRefusal(400, "incomplete", "The request ended early.")
         yield message.get("body", b"")
         if not message.get("more_body", False):
             return
@@ -90,22 +90,22 @@ async def _iter_parts(receive: Receive) -> AsyncGenerator[bytes]:
             async with asyncio.timeout(BODY_SECONDS):
                 message = await receive()
         except TimeoutError:
-            raise RequestRefused(408, "timeout", "The request took too long.") from None
+            raise ApiRefusal(408, "timeout", "The request took too long.") from None
 
 
-def decompress_body(data: bytes, limit: int) -> bytes:
+def expand_body(data: bytes, limit: int) -> bytes:
     """Decompress gzip; a body that would become larger than the limit is not unpacked further."""
     reader = zlib.decompressobj(_GZIP)
     try:
         found = reader.decompress(data, limit + 1)
     except zlib.error:
-        raise RequestRefused(400, "invalid_gzip", "The body is not valid gzip.") from None
+        raise ApiRefusal(400, "invalid_gzip", "The body is not valid gzip.") from None
     if len(found) > limit:
         raise _make_too_large(limit)
     if not reader.eof or reader.unused_data:
-        raise RequestRefused(400, "invalid_gzip", "The body is not one complete gzip stream.")
+        raise ApiRefusal(400, "invalid_gzip", "The body is not one complete gzip stream.")
     return found
 
 
-def _make_too_large(limit: int) -> RequestRefused:
-    return RequestRefused(413, "too_large", f"A request may have at most {limit:,} bytes here.")
+def _make_too_large(limit: int) -> ApiRefusal:
+    return ApiRefusal(413, "too_large", f"A request may have at most {limit:,} bytes here.")

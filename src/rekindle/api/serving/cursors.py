@@ -11,7 +11,7 @@ from rekindle.store import Filter, Store
 from rekindle.types import Session
 
 
-class ListCursor(NamedTuple):
+class PageCursor(NamedTuple):
     """The activity of the last session of a page, and how many sessions of that time were seen."""
 
     last_active: float
@@ -23,12 +23,12 @@ class ListCursor(NamedTuple):
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def parse_cursor(text: str) -> ListCursor:
+def parse_cursor(text: str) -> PageCursor:
     """Parse a cursor; raise `InvalidInput` if it is none of ours."""
     try:
         padded = text + "=" * (-len(text) % 4)
         time, seen = base64.urlsafe_b64decode(padded.encode("ascii")).decode("ascii").split(",")
-        cursor = ListCursor(float.fromhex(time), int(seen))
+        cursor = PageCursor(float.fromhex(time), int(seen))
     except (ValueError, OverflowError):
         raise InvalidInput("cursor: expected a next_cursor of an earlier page") from None
     if not math.isfinite(cursor.last_active) or not 0 <= cursor.seen < 10**9:
@@ -37,8 +37,8 @@ def parse_cursor(text: str) -> ListCursor:
 
 
 def list_page(
-    store: Store, where: Filter, limit: int, cursor: ListCursor | None
-) -> tuple[list[Session], ListCursor | None]:
+    store: Store, where: Filter, limit: int, cursor: PageCursor | None
+) -> tuple[list[Session], PageCursor | None]:
     """Return a page of sessions, newest first, and the cursor of the next one."""
     offset = 0
     if cursor is not None:
@@ -54,4 +54,4 @@ def list_page(
     seen = sum(session.last_active == last for session in page)
     if cursor is not None and cursor.last_active == last:
         seen += cursor.seen
-    return page, ListCursor(last, seen)
+    return page, PageCursor(last, seen)

@@ -70,7 +70,7 @@ class ApiHandlers:
         )
 
     async def create_session(self, request: ApiRequest) -> values.AppendedMessages:
-        body: values.NewSession = request.body
+        body: values.SessionInput = request.body
         _require_all_projects(request.access)
         messages = [message.to_message() for message in body.messages]
         async with self._stores.hold_store(request.access) as held:

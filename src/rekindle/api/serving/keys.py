@@ -55,7 +55,7 @@ class KeyFile:
 
     def authenticate(self, token: str) -> Access | None:
         """Return what a key allows; a change of the file is seen at once."""
-        self._reload()
+        self._load_changes()
         key = self._keys.get(_hash_token(token))
         if key is None:
             return None
@@ -65,7 +65,7 @@ class KeyFile:
 
     def list_keys(self) -> list[StoredKey]:
         """Return all keys, the oldest first."""
-        self._reload()
+        self._load_changes()
         return sorted(self._keys.values(), key=lambda key: key.created)
 
     def create_key(self, name: str, scopes: frozenset[Scope]) -> str:
@@ -90,7 +90,7 @@ class KeyFile:
         self._save([key for key in keys if key.id != id])
         return found
 
-    def _reload(self) -> None:
+    def _load_changes(self) -> None:
         try:
             status = os.stat(self._path)
         except FileNotFoundError:

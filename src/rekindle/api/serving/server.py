@@ -125,7 +125,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-class JsonLogFormatter(logging.Formatter):
+class ServerLogFormatter(logging.Formatter):
     """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -144,7 +144,7 @@ class JsonLogFormatter(logging.Formatter):
 def configure_logging() -> None:
     """Write the log of the server to standard error, one object per line."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLogFormatter())
+    handler.setFormatter(ServerLogFormatter())
     _log.handlers[:] = [handler]
     _log.propagate = False
     _log.setLevel(logging.INFO)
