@@ -231,6 +231,33 @@ def test_a_push_goes_on_after_kill_9_in_the_middle(tmp_path: Path) -> None:
         server.kill()
 
 
+def test_hooks_of_another_machine_are_told_what_was_learned_from_pushed_sessions(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    for number in range(4):
+        calls = [run("make check-all", "ok"), run("ls", "")]
+        write_claude(tmp_path, Told(f"shop-{number}", "/work/shop", f"improve {number}", calls))
+    assert "Sent 4 transcripts" in push(server, tmp_path, *tmp_path.glob("shop-*.jsonl"))
+    server.rekindle("warm", "learn")
+    laptop = Rekindle(tmp_path / "laptop")
+    file = laptop.home / "rekindle" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.touch(mode=0o600)
+    file.write_text(
+        f'[server]\nurl = "{server.url}"\napi_key = "{server.key}"\n[warm]\ncontrol_share = 0\n'
+    )
+    given = json.dumps({"session_id": "new", "cwd": "/work/shop"}).encode()
+    said = laptop("hook", "claude-code", "start", stdin=given)
+    assert "make check-all" in said
+    assert not laptop.store.exists()
+    kept = laptop.home / "rekindle" / "hooks" / "settings.json"
+    assert not kept.exists() or stat.S_IMODE(kept.stat().st_mode) == 0o600
+    # A server that is away costs the agent nothing but the notes.
+    file.write_text(file.read_text().replace(server.url, "http://127.0.0.1:9"))
+    again = json.dumps({"session_id": "other", "cwd": "/work/shop"}).encode()
+    assert laptop("hook", "claude-code", "start", stdin=again) == ""
+
+
 # -- who may do what
 
 
