@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rekindle.config import Config, is_url
-from rekindle.errors import InvalidApiKey
+from rekindle.errors import InvalidApiKey, NotFound
 from rekindle.store.async_store import AsyncStore
+from rekindle.store.sessions.sessions import get_session_id
 from rekindle.store.tenants.tenant_store import TENANTS_FOLDER
 from rekindle.tenants import Access, Tenants, open_tenants
 from rekindle.types import Message, Session
@@ -20,6 +21,7 @@ from rekindle.watching.background_learning import mark_pending, start_learning
 from .keys import KEY_PREFIX, LOCAL_TENANT, KeyFile
 
 MAX_OPEN_STORES = 50
+MAX_KNOWN_SESSIONS = 100_000
 _DIRECTORY_FILE = "directory.db"
 _log = logging.getLogger("rekindle.api")
 
@@ -32,12 +34,26 @@ class HeldStore:
         self.id = id
         self.users = 0
         self._has_quota = has_quota
+        self._known: set[str] = set()
 
     async def append(self, session: Session | str, *messages: Message) -> list[int]:
         """Append messages; durable on return."""
-        if self._has_quota:  # counting them takes a query, which must not hold up the others
-            return await self.store.writers.run(self.store.store.append, session, *messages)
-        return await self.store.append(session, *messages)
+        if isinstance(session, str) and session not in self._known:
+            # An append that fails splits the commit that it shares with others: look before.
+            await self.store.session(session)
+        try:
+            if self._has_quota:  # counting them takes a query, which must not hold up the others
+                run, append = self.store.writers.run, self.store.store.append
+                positions = await run(append, session, *messages)
+            else:
+                positions = await self.store.append(session, *messages)
+        except NotFound:
+            self._known.discard(get_session_id(session))
+            raise
+        if len(self._known) >= MAX_KNOWN_SESSIONS:
+            self._known.clear()
+        self._known.add(get_session_id(session))
+        return positions
 
 
 class ServerStores:
