@@ -33,6 +33,7 @@ from .sessions import (
     share,
     transfer,
 )
+from .tenants import group as tenants_group
 from .terminal.pager import disable_pager
 from .terminal.text import escape_control_chars, escape_unencodable_output
 from .warm import templates
@@ -125,6 +126,7 @@ app.add_typer(service.group, name="service")
 app.add_typer(matrix_group, name="matrix")
 app.add_typer(web_group, name="web")
 app.add_typer(serve_group, name="serve")
+app.add_typer(tenants_group, name="tenants")
 for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 

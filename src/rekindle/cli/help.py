@@ -27,7 +27,7 @@ _SECTIONS = {
     "Background processes": (*("run", "ps", "logs", "wait", "kill", "restart", "send", "attach"),),
     "Other agents": ("install", "uninstall", "doctor", "mcp", "skill", "plugin", "hook"),
     "Chat platforms": ("gateway", "matrix", "schedule", "deliver", "memory"),
-    "Settings": ("config",),
+    "Settings": ("config", "tenants"),
 }
 
 

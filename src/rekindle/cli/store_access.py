@@ -15,6 +15,7 @@ from .terminal.text import format_count
 
 if TYPE_CHECKING:
     from rekindle.store import Store
+    from rekindle.tenants import Access, Tenants
     from rekindle.transcripts.importer import ImportReport
     from rekindle.watching.refresh import RefreshResult
 
@@ -125,7 +126,9 @@ def open_for_writing(*, may_create: bool = False) -> Generator[Store]:
 def connect_store(
     config: Config, target: str, *, readonly: bool = False, busy_seconds: float | None = None
 ) -> Store:
-    """Open the store `target` with the configured options."""
+    """Open the store `target` with the configured options; the configured one may be a tenant's."""
+    if target == config.store.url and is_of_tenant(config):
+        return _connect_tenant(config, readonly=readonly)
     from rekindle.store import open_store
 
     if not is_url(target) and Path(target).parent == config.home:
@@ -140,8 +143,53 @@ def connect_store(
     )
 
 
+def is_of_tenant(config: Config) -> bool:
+    """Return whether commands work on the store of a tenant."""
+    return bool(config.store.tenant or config.store.api_key)
+
+
+def _connect_tenant(config: Config, *, readonly: bool) -> Store:
+    """Open the store of the tenant that the settings name, or that their API key belongs to."""
+    from rekindle.tenants import open_tenants
+
+    tenants = open_tenants(
+        config.store.url,
+        durability=config.store.durability,
+        busy_seconds=config.store.busy_seconds,
+        active_seconds=config.retention.active_hours * 3600,
+        undo_seconds=config.retention.undo_days * 86400,
+    )
+    try:
+        who = _identify_tenant(config, tenants, readonly=readonly)
+        store = tenants.open_store(who, readonly=readonly)
+    except BaseException:
+        tenants.close()
+        raise
+    store.call_on_close(tenants.close)
+    return store
+
+
+def _identify_tenant(config: Config, tenants: Tenants, *, readonly: bool) -> Access | str:
+    from rekindle.errors import AccessDenied
+
+    name = config.store.tenant
+    if not config.store.api_key:
+        return name
+    access = tenants.keys.authenticate(config.store.api_key)
+    if name and name != access.tenant:
+        raise AccessDenied(f"The API key is not one of tenant {name}.")
+    if access.projects is not None:
+        raise AccessDenied("This API key is limited to projects, which commands cannot be.")
+    access.require_scope("read")
+    if not readonly and not access.has_scope("write"):
+        raise StoreReadOnly("This API key has no write scope.")
+    return access
+
+
 def require_store_file(target: str) -> None:
     """Raise `NotFound` if the store file does not exist, since opening it would create it."""
+    if is_of_tenant(load_settings()):
+        return
     if not is_url(target) and not Path(target).exists():
         raise NotFound(f"Store not found: {target}")
 
@@ -184,7 +232,7 @@ def needs_refresh(config: Config) -> bool:
 def _accepts_refresh(config: Config) -> bool:
     """Return whether new sessions of this machine belong into the store."""
     mode, target = config.store.refresh, config.store.url
-    if mode == "never" or (mode == "local" and is_url(target)):
+    if is_of_tenant(config) or mode == "never" or (mode == "local" and is_url(target)):
         return False
     # Another store than that of the settings is read as it is.
     return _store_override is None or target == load_config().store.url

@@ -28,6 +28,10 @@ class StoreSection:
         "before reading, import new sessions of this machine's agents: into a local file (local), also"
         " into PostgreSQL (always), or not (never)",
     )
+    tenant: str = declare_setting("", "tenant whose sessions commands read and write")
+    api_key: str = declare_setting(
+        "", "API key of a tenant: commands do what it allows; never shown", form="secret"
+    )
 
 
 @dataclass(frozen=True, slots=True)

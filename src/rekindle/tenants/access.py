@@ -39,7 +39,7 @@ class Access:
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
     """Convert names to scopes; raise `InvalidInput` if one is unknown or there is none."""
     given = {name.strip() for name in names} - {""}
-    found = frozenset(scope for scope in SCOPES if scope in given)
+    found: frozenset[Scope] = frozenset(scope for scope in SCOPES if scope in given)
     if not found or given - found:
         raise InvalidInput(f"scopes: expected some of {', '.join(SCOPES)}, got {sorted(given)}")
     return found

@@ -29,6 +29,7 @@ from rekindle.cli.output import (
 from rekindle.cli.session_choice import FilterArgument, parse_filter, select_sessions
 from rekindle.cli.store_access import (
     connect_store,
+    is_of_tenant,
     load_settings,
     open_for_reading,
     open_for_writing,
@@ -103,12 +104,13 @@ def repair(yes: YesOption = False, json: JsonOption = False) -> None:
 
 def _repair_store(yes: bool) -> list[str]:
     """Repair the store in place, or recover its file if it cannot be opened."""
-    target = load_settings().store.url
+    config = load_settings()
+    target = config.store.url
     try:
         with open_for_writing() as store, show_progress("Repairing") as show:
             return store.repair(progress=show)
     except StoreDamaged:
-        if is_url(target):
+        if is_url(target) or is_of_tenant(config):
             raise
     require_confirmation(f"Cannot open {target}. Recover its contents into a new file?", yes=yes)
     from rekindle.store import repair_file

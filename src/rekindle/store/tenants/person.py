@@ -30,6 +30,7 @@ class Person(NamedTuple):
     sessions: tuple[tuple[int, str], ...]  # numbers and ids
     inbox: tuple[int, ...]  # numbers of what they sent
     jobs: tuple[int, ...]
+    homes: tuple[str, ...]  # platforms whose home chat is theirs
     said: tuple[tuple[int, int], ...]  # session and position of messages among those of others
 
     @property
@@ -159,6 +160,7 @@ def _find_person(tx: Transaction, name: str) -> Person:
         for num, owner, maker in tx.run("SELECT num, owner, maker FROM jobs")
         if owner in owners or _matches_user(maker, users)
     ]
+    homes = tx.run("SELECT platform, source FROM home_chats")
     return Person(
         identities=frozenset(identities),
         owners=frozenset({*owners, name}),
@@ -166,6 +168,7 @@ def _find_person(tx: Transaction, name: str) -> Person:
         sessions=tuple((num, unescape_text(id)) for num, id in sessions),
         inbox=tuple(inbox),
         jobs=tuple(jobs),
+        homes=tuple(platform for platform, source in homes if _matches_user(source, users)),
         said=tuple(said),
     )
 
@@ -255,6 +258,8 @@ def _list_conditions(person: Person) -> Iterator[tuple[str, str, Sequence[Any]]]
     for num in person.jobs:
         yield "job_runs", "job = ?", (num,)
         yield "jobs", "num = ?", (num,)
+    for platform in person.homes:
+        yield "home_chats", "platform = ?", (platform,)
     for key in sorted(person.keys):
         for table in (
             "approvals",
@@ -275,6 +280,6 @@ def _list_conditions(person: Person) -> Iterator[tuple[str, str, Sequence[Any]]]
 
 
 def _to_plain_value(value: Any) -> Any:
-    if isinstance(value, (bytes, memoryview)):
-        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return unescape_text(value) if isinstance(value, str) else value

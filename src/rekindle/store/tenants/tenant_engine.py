@@ -100,8 +100,8 @@ def _read_tenant_version(connection: Connection, names: SchemaNames) -> int:
     known = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
     if known is None or known[0] is None:
         return 0
-    row = connection.execute(f"SELECT version FROM {table}").fetchone()  # pyright: ignore
-    return row[0] if row else 0
+    rows = PostgresTransaction(connection).run(f"SELECT version FROM {table}")
+    return rows[0][0] if rows else 0
 
 
 def _create_role(connection: Connection) -> None:

@@ -35,7 +35,18 @@ class TenantStore(Store):
         super().__init__(engine, **options)
         self._quota = quota
         self._charge = charge
+        self._on_close: list[Callable[[], None]] = []
         self._is_metered = quota.messages_per_day is not None or quota.bytes_per_day is not None
+
+    def call_on_close(self, callback: Callable[[], None]) -> None:
+        """Call something after this store was closed, such as the end of what it counts with."""
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        """Close files and connections."""
+        super().close()
+        while self._on_close:
+            self._on_close.pop()()
 
     def append(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> list[int]:
         """Append messages as `Store.append` does; raise `QuotaExceeded` if they are too many."""
