@@ -44,6 +44,7 @@ class Report(msgspec.Struct, kw_only=True):
     pushes: list[float] = []
     failures: dict[str, int] = {}
     memory: list[tuple[float, int, float]] = []  # seconds, pid, megabytes
+    cpu: dict[int, float] = {}  # seconds of the server's processor time, by pid
     wrong: list[str] = []
 
     def percentile(self, share: float, samples: list[float] | None = None) -> float:
@@ -55,6 +56,9 @@ class Report(msgspec.Struct, kw_only=True):
             f"p{share} {1e3 * self.percentile(share / 100, samples):.0f}" for share in (50, 95, 99)
         )
         return f"{', '.join(shown)}, longest {1e3 * max(samples, default=0.0):.0f} ms"
+
+    def describe_cpu(self) -> str:
+        return f"{1e3 * sum(self.cpu.values()) / max(self.acknowledged, 1):.2f} ms per message"
 
     def describe_memory(self) -> str:
         if not self.memory:
@@ -75,6 +79,7 @@ class Report(msgspec.Struct, kw_only=True):
                 f"a request                   {self.describe_times(self.requests)}",
                 f"with the outages            {self.describe_times(self.pushes)}",
                 f"requests that failed        {failures or 0}",
+                f"processor of the server     {self.describe_cpu()}",
                 f"memory of the server        {self.describe_memory()}",
                 f"wrong                       {len(self.wrong)}",
             ]
@@ -123,6 +128,13 @@ class Server:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STARTING)
+
+    def measure_cpu(self) -> float:
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def measure_memory(self) -> float:
         try:
@@ -220,6 +232,7 @@ def _kill_on_the_way(
                 report.database_kills += 1
             say(f"{passed:.0f} s: kill -9 of the {what}")
         report.memory.append((passed, server.process.pid, server.measure_memory()))
+        report.cpu[server.process.pid] = server.measure_cpu()
         time.sleep(min(SAMPLE_SECONDS, seconds / 20))
 
 

@@ -37,6 +37,7 @@ def build_figures(report: Report, seed: int) -> dict[str, str]:
             report.pushes
         ),
         "requests that failed and were repeated": failures or "0",
+        "processor time of the server": report.describe_cpu(),
         "memory of the server": report.describe_memory(),
         "lost, doubled, moved, or other promises broken": f"{len(report.wrong)}",
     }
