@@ -7,7 +7,9 @@ import hashlib
 import http.client
 import json
 import os
+import ssl
 import stat
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +26,11 @@ from rekindle.api.operations import MAX_CHUNK_BYTES, MAX_JSON_BYTES, OPERATIONS
 from rekindle.api.push import TranscriptPusher
 from rekindle.errors import ServerRefused, ServerUnreachable
 from rekindle.tenants import open_tenants
+from tests import command
 from tests.acceptance.api_server import ApiServer
 from tests.acceptance.test_cli import Rekindle
 from tests.acceptance.transcripts import Told, run, write_claude
+from tests.waiting import PATIENCE, wait_until
 
 NAME = hashlib.sha256(b"a transcript").hexdigest()
 
@@ -231,6 +235,33 @@ def test_a_push_goes_on_after_kill_9_in_the_middle(tmp_path: Path) -> None:
         server.kill()
 
 
+def test_watch_sends_what_agents_write_also_after_the_server_was_away(tmp_path: Path) -> None:
+    server = ApiServer(tmp_path / "server")
+    laptop = Rekindle(tmp_path / "laptop")
+    folder = laptop.home / ".claude" / "projects" / "api"
+    write_session(folder, "first", "heron")
+    watcher = command.start(
+        ["push", "--to", server.url, "--watch"],
+        env={**laptop.env, "REKINDLE_API_KEY": server.key},
+        cwd=laptop.home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with server.client(attempts=5) as client:
+            heron = values.SearchQuery(query="heron")
+            wait_until(lambda: client.search_messages(heron).hits)
+            server.kill()
+            write_session(folder, "second", "plover")
+            server.start()
+            plover = values.SearchQuery(query="plover")
+            wait_until(lambda: client.search_messages(plover).hits)
+    finally:
+        watcher.kill()
+        watcher.wait(PATIENCE)
+        server.kill()
+
+
 def test_hooks_of_another_machine_are_told_what_was_learned_from_pushed_sessions(
     server: ApiServer, tmp_path: Path
 ) -> None:
@@ -390,6 +421,32 @@ def test_too_many_requests_of_a_key_are_told_to_wait(tmp_path: Path) -> None:
             client.get_health()  # it needs no key
     finally:
         server.kill()
+
+
+def test_a_certificate_makes_it_https(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    server = ApiServer(tmp_path / "home", "--tls-cert", str(files[0]), "--tls-key", str(files[1]))
+    try:
+        assert server.url.startswith("https://")
+        with server.client(tls=ssl.create_default_context(cafile=files[0])) as client:
+            client.list_sessions()
+        with server.client() as stranger, pytest.raises(ServerUnreachable, match="certificate"):
+            stranger.list_sessions()
+    finally:
+        server.kill()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of 127.0.0.1 that nobody signed."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
+    files = ["-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(
+        ["openssl", *words.split(), "-addext", "subjectAltName=IP:127.0.0.1", *files],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
 
 
 @pytest.mark.parametrize(
