@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -55,12 +56,12 @@ def test_a_key_is_looked_up_again_after_a_few_seconds() -> None:
     cache = KeyCache(keys, clock)
 
     async def check() -> None:
-        assert await cache.find_access("good") == ACCESS
-        assert await cache.find_access("good") == ACCESS
+        assert await cache.find_access("good", "a") == ACCESS
+        assert await cache.find_access("good", "a") == ACCESS
         assert keys.calls == 1
         keys.valid.clear()
         clock.now = 6.0
-        assert await cache.find_access("good") is None
+        assert await cache.find_access("good", "a") is None
 
     asyncio.run(check())
 
@@ -70,11 +71,20 @@ def test_guessing_keys_is_slowed_down_and_known_ones_go_on() -> None:
     cache = KeyCache(keys, clock)
 
     async def check() -> None:
-        await cache.find_access("good")
-        for number in range(1000):
-            assert await cache.find_access(f"wrong {number}") is None
-        assert keys.calls < 200
-        assert await cache.find_access("good") == ACCESS
+        await cache.find_access("good", "a")
+        for number in range(100):
+            assert await cache.find_access(f"wrong {number}", "a") is None
+        calls = keys.calls
+        with pytest.raises(ApiRefusal) as refused:
+            await cache.find_access("one more", "a")
+        assert refused.value.status == 429
+        assert keys.calls == calls
+        assert await cache.find_access("wrong", "another address") is None
+        clock.now = 5.5  # the good one has to be asked about again
+        with suppress(ApiRefusal):
+            for number in range(100):
+                await cache.find_access(f"worse {number}", "a")
+        assert await cache.find_access("good", "a") == ACCESS
 
     asyncio.run(check())
 

@@ -114,7 +114,7 @@ class ApiApp:
         }
         access = NO_ACCESS
         if operation.scope is not None:
-            access = await self._check_key(headers, cast(Scope, operation.scope))
+            access = await self._check_key(scope, headers, cast(Scope, operation.scope))
             entry["key"] = access.key_id
             self._check_rate(access)
         query = None if operation.query is None else _parse_query(operation, scope)
@@ -130,11 +130,14 @@ class ApiApp:
         finally:
             self._bodies.release(reserved)
 
-    async def _check_key(self, headers: Mapping[str, str], scope: Scope) -> Access:
+    async def _check_key(
+        self, request: AsgiScope, headers: Mapping[str, str], scope: Scope
+    ) -> Access:
         kind, _, token = headers.get("authorization", "").partition(" ")
         access = None
         if kind.lower() == "bearer":
-            access = await self._keys.find_access(token.strip())
+            client = request.get("client") or ("", 0)
+            access = await self._keys.find_access(token.strip(), client[0])
         if access is None:
             raise InvalidApiKey("Send a valid API key: Authorization: Bearer KEY")
         access.require_scope(scope)

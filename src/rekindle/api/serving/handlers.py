@@ -173,13 +173,15 @@ class ApiHandlers:
 
     async def get_transcript(self, request: ApiRequest) -> values.TranscriptState:
         async with self._stores.hold_store(request.access) as held:
-            return await asyncio.to_thread(self._uploads.get_state, held.id, request.path["name"])
+            return await held.store.writers.run(
+                self._uploads.get_state, held.id, request.path["name"]
+            )
 
     async def append_transcript(self, request: ApiRequest) -> values.TranscriptState:
         query: values.ChunkQuery = request.query
         _require_all_projects(request.access)
         async with self._stores.hold_store(request.access) as held:
-            return await asyncio.to_thread(
+            return await held.store.writers.run(
                 self._uploads.append_chunk,
                 held.id,
                 request.path["name"],

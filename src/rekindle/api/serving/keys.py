@@ -17,13 +17,15 @@ import msgspec
 from rekindle.errors import InvalidInput
 from rekindle.tenants import Access, Scope, parse_scopes
 
+from .bodies import ApiRefusal
+
 KEY_PREFIX = "rks_"  # a key of a tenant begins with rk_
 KEY_FILE = "api-keys.json"
 LOCAL_TENANT = ""  # no tenant has this name
 CACHE_SECONDS = 5.0  # how long a key that was withdrawn may go on
 MAX_CACHED_KEYS = 10_000
 MAX_TOKEN_CHARS = 200
-_MAX_FAILURES = 100  # wrong keys of all clients together, at once; a second gives back ten
+_MAX_FAILURES = 100  # wrong keys of an address at once; a second gives back ten
 _FAILURES_PER_SECOND = 10.0
 
 
@@ -138,8 +140,8 @@ class KeyCache:
         self._salt = os.urandom(16)
         self._failures = RateLimiter(_FAILURES_PER_SECOND, _MAX_FAILURES, clock)
 
-    async def find_access(self, token: str) -> Access | None:
-        """Return what a key allows, or None."""
+    async def find_access(self, token: str, address: str) -> Access | None:
+        """Return what a key allows, or None; refuse an address that sent too many wrong ones."""
         if not token or len(token) > MAX_TOKEN_CHARS:
             return None
         # Not the key itself: it would stand in every dump of this process's memory.
@@ -147,12 +149,15 @@ class KeyCache:
         found = self._cached.get(digest)
         if found is not None and found.until > self._clock():
             return found.access
-        if self._failures.get_wait("") > 0:
-            return None
+        # A key that was right is asked about in any case: nobody can lock it out.
+        if found is None and (wait := self._failures.get_wait(address)) > 0:
+            raise ApiRefusal(
+                429, "wrong_keys", "Too many wrong keys from this address.", retry_after=wait
+            )
         access = await asyncio.to_thread(self._keys.authenticate, token)
-        self._cached.pop(digest, None)
         if access is None:
-            self._failures.take_request("")
+            self._cached.pop(digest, None)
+            self._failures.take_request(address)
             return None
         if len(self._cached) >= MAX_CACHED_KEYS:
             self._cached.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Generator
@@ -21,6 +22,7 @@ from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
 
 MAX_TRANSCRIPT_BYTES = 2_000_000_000
+MIN_FREE_BYTES = 500_000_000  # on the disk
 _CONTENT, _PLACE = "content", "read"
 _READ_BYTES = 1_000_000
 _MAX_KNOWN = 1_000
@@ -114,10 +116,17 @@ class TranscriptUploads:
                 raise WrongOffset(f"The server has {state.size} bytes of this transcript.")
             if offset + len(data) > MAX_TRANSCRIPT_BYTES:
                 raise InvalidInput(f"A transcript has at most {MAX_TRANSCRIPT_BYTES:,} bytes.")
+            self._check_disk()
             try:
                 return upload.append(data)
             except OSError as error:
                 raise StoreFull(f"The transcript cannot be stored: {error.strerror}.") from None
+
+    def _check_disk(self) -> None:
+        """Leave room for the store: what is pushed must not keep others from writing."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if shutil.disk_usage(self._root).free < MIN_FREE_BYTES:
+            raise StoreFull("The disk of the server is nearly full.")
 
     def import_sessions(
         self, store: Store, tenant: str, name: str, place: TranscriptPlace
