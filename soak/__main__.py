@@ -1,4 +1,4 @@
-"""`python -m soak crash`, `fuzz`, `gateway` and `processes`: exit code 1 if a promise was broken."""
+"""`python -m soak crash`, `fuzz`, `gateway`, `processes`, `serve`: exit code 1 for a broken promise."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from .crash import Start, crash, place
 from .journal import entries
@@ -43,7 +44,7 @@ def _crash(options: argparse.Namespace, seed: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="crash|fuzz|gateway|processes")
+    commands = parser.add_subparsers(required=True, metavar="crash|fuzz|gateway|processes|serve")
     command = commands.add_parser("crash", help="kill -9 writers at random moments")
     command.add_argument("--kills", type=int, default=200)
     command.add_argument("--writers", type=int, default=4)
@@ -83,7 +84,54 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--supervisors", type=int, default=20, help="kill -9 of supervisors")
     command.add_argument("--seed", type=int, help="of when and what; default: the time")
     command.set_defaults(run=_processes)
+    _add_serve(commands)
     return parser
+
+
+def _add_serve(commands: Any) -> None:
+    command = commands.add_parser("serve", help="many agents push to one server, which is killed")
+    command.add_argument("--agents", type=int, default=1000)
+    command.add_argument("--minutes", type=float, default=10.0)
+    command.add_argument(
+        "--interval", type=float, default=2.0, help="seconds between two messages of an agent"
+    )
+    command.add_argument("--seed", type=int, help="of when agents push; default: the time")
+    command.add_argument("--target", help="as for crash")
+    command.add_argument(
+        "--record", action="store_true", help="write the figures into bench/RESULTS.md"
+    )
+    command.set_defaults(run=_serve)
+
+
+def _serve(options: argparse.Namespace, seed: int) -> int:
+    from . import serve
+
+    with serve.place(options.target) as (target, folder, kill_database, engine):
+        _say(f"{options.agents} agents, {options.minutes:g} minutes, seed {seed}, on {engine}")
+        report = serve.serve(
+            target,
+            folder,
+            agents=options.agents,
+            seconds=options.minutes * 60,
+            interval=options.interval,
+            seed=seed,
+            kill_database=kill_database,
+            say=_say,
+        )
+        report.engine = engine
+        if report.wrong:
+            kept = tempfile.mkdtemp(prefix="rekindle-soak-failed-")
+            shutil.copytree(folder, kept, dirs_exist_ok=True)
+            _say(f"seed {seed}; log and records are kept in {kept}")
+    _say(report.summary())
+    for one in report.wrong[:40]:
+        _say(f"  {one}")
+    _say("FAILED" if report.wrong else "every acknowledged message is stored, once")
+    if options.record:
+        from .serve_results import record
+
+        record(report, seed)
+    return 1 if report.wrong else 0
 
 
 def _processes(options: argparse.Namespace, seed: int) -> int:

@@ -18,6 +18,9 @@
     ├── AccessDenied                the API key or the member may not do this
     │   └── InvalidApiKey           no such API key, or it was revoked or has expired
     ├── QuotaExceeded               the tenant has used up what it may store; says until when
+    ├── WrongOffset                 a part of a pushed transcript does not follow what the server has
+    ├── ServerRefused               a Rekindle server rejects a request; says why
+    ├── ServerUnreachable           a Rekindle server does not answer
     ├── SessionHeld                 another program writes to the session; says which
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
@@ -123,6 +126,26 @@ class QuotaExceeded(RekindleError):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class WrongOffset(RekindleError):
+    """A part of a pushed transcript does not follow what the server has."""
+
+
+class ServerRefused(RekindleError):
+    """A Rekindle server rejects a request; retrying does not help unless `retry_after` is set."""
+
+    def __init__(
+        self, message: str, status: int = 0, code: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+
+
+class ServerUnreachable(RekindleError):
+    """A Rekindle server does not answer, or the connection broke."""
 
 
 class SessionHeld(RekindleError):

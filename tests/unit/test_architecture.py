@@ -44,6 +44,7 @@ LAYERS = (
     "watching",
     "services",
     "gateway",
+    "api",
     "hooks",
     "coding_agents",
     "mcp",
@@ -121,11 +122,7 @@ _PREFIXES = """
 """
 VERBS, PREFIXES = frozenset(_VERBS.split()), frozenset(_PREFIXES.split())
 BACK_UP = "back_up"  # a verb of two words
-# Python's own protocols, and those of the frameworks whose classes ours extend.
-DICTATED = {
-    "fileno", "_asdict", "aget_tuple", "alist", "aput", "aput_writes", "adelete_thread",
-    "adelete_for_runs", "acopy_thread", "aprune", "batch", "abatch", "upsert_session", "upsert_run",
-}  # fmt: skip
+DICTATED = {"fileno", "_asdict"}  # by protocols of Python; others by the classes that ours extend
 SINGLE_WORDS = {"main", "register", "connect", "wrap"}  # a program, a group, a platform, a client
 
 
@@ -190,13 +187,38 @@ def list_functions() -> list[Function]:
     ]
 
 
+@cache
+def collect_foreign_names(file: str) -> frozenset[str]:
+    """Return the names that a module imports from the packages of others."""
+    names: set[str] = set()
+    for node in ast.walk(parse_modules()[file]):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            root = (node.module or "").split(".")[0]
+        elif isinstance(node, ast.Import):
+            root = node.names[0].name.split(".")[0]
+        else:
+            continue
+        if root != "rekindle" and root not in sys.stdlib_module_names:
+            names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    return frozenset(names)
+
+
+def extends_foreign_class(file: str, node: ast.AST) -> bool:
+    """Whether a class extends one of others, which dictates the names of its methods."""
+    bases = node.bases if isinstance(node, ast.ClassDef) else []
+    roots = {re.split(r"\W", ast.unparse(base))[0] for base in bases}
+    return not roots.isdisjoint(collect_foreign_names(file))
+
+
 def iter_functions(file: str, node: ast.AST, prefix: str, *, is_method: bool) -> Iterator[Function]:
+    is_dictated = extends_foreign_class(file, node)
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             yield from iter_functions(file, child, f"{prefix}{child.name}.", is_method=True)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = [ast.unparse(one) for one in child.decorator_list]
             exempt = any("property" in one or "command" in one for one in decorators)
+            exempt = exempt or (is_dictated and not child.name.startswith("_"))
             lines = (child.end_lineno or child.lineno) - child.lineno + 1
             qualified = f"{prefix}{child.name}"
             yield Function(file, qualified, child.name, lines, is_method, exempt)

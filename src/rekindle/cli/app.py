@@ -13,6 +13,8 @@ from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, hook, service, setup, store_access, watch
 from .agents import doctor, install
+from .api import push
+from .api.serve import group as serve_group
 from .help import MAX_HELP_WIDTH, CommandGroup
 from .insights import calls, usage
 from .insights import commands as insights
@@ -99,6 +101,7 @@ def apply_global_options(
 
 setup.register(app)
 watch.register(app)
+push.register(app)
 install.register(app)
 doctor.register(app)
 config.register(app)
@@ -123,6 +126,7 @@ app.add_typer(gateway.memory.group, name="memory")
 app.add_typer(service.group, name="service")
 app.add_typer(matrix_group, name="matrix")
 app.add_typer(web_group, name="web")
+app.add_typer(serve_group, name="serve")
 app.add_typer(tenants_group, name="tenants")
 for command_module in (read, edit, retention, transfer, send, restore, maintenance):
     command_module.register(read.group)

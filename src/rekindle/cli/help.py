@@ -21,6 +21,7 @@ _SECTIONS = {
         "web",
     ),
     "Import sessions": ("start", "import", "watch", "service"),
+    "Share sessions between machines": ("serve", "push"),
     "Cost and reliability": ("usage", "insights", "calls", "profile", "compare", "compress-check"),
     "Learn from sessions": ("lessons", "warm"),
     "Background processes": (*("run", "ps", "logs", "wait", "kill", "restart", "send", "attach"),),

@@ -42,6 +42,7 @@ class Config:
     sandbox: schema.SandboxSection
     permissions: schema.PermissionsSection
     mcp: schema.McpSection
+    server: schema.ServerSection
     extra_values: Mapping[str, Value]
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()  # for the user: settings of the file that have an old name

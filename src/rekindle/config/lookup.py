@@ -31,6 +31,7 @@ SECTIONS: Mapping[str, type] = {
     "sandbox": schema.SandboxSection,
     "permissions": schema.PermissionsSection,
     "mcp": schema.McpSection,
+    "server": schema.ServerSection,
 }
 # Tables that the user names: `[mcp.servers.files]`.
 NAMED_TABLES: Mapping[str, type] = {

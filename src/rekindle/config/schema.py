@@ -357,6 +357,20 @@ class McpSection:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSection:
+    """Settings for reaching a server that was started with `rekindle serve`."""
+
+    url: str = declare_setting(
+        "",
+        "URL of a `rekindle serve` that hooks ask for notes, and that `rekindle push` sends to",
+        form="address",
+    )
+    api_key: str = declare_setting(
+        "", "API key for that server; never shown", env="REKINDLE_API_KEY", form="secret"
+    )
+
+
 # -- tables that the user names
 
 

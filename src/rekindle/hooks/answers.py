@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rekindle.experiments.experiment import COLD, PLACEBO, WARM, Experiment
 from rekindle.learning.arms import ArmAssignment, draw_assignment, draw_cold_share
-from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.store import Store
 
 from .context_text import FAILURE_HEADING, HEADING, encode_answer, render_context
 from .events import HookInput, HookRequest, ImportJob, parse_input
 from .home_store import HomeStore, HookSettings
+from .note_sources import NoteProvider, find_note_source
 from .session_state import SessionState, SessionStates
 from .troubles import describe_error, record_trouble
 
@@ -70,29 +70,30 @@ class HookAnswerer:
         if given.event == "failure" and given.failure is None:
             return NOTHING  # it did not fail
         settings, store = self._stores.get(request.settings)
-        if store is None or not settings.is_warm:
+        source = find_note_source(settings, store)
+        if source is None or not settings.is_warm:
             return NOTHING
         state = self._states.load(given.agent, given.session)
         is_known = state is not None
         if state is None:
             state = self._begin_session(settings, store, given)
         if given.event == "start":
-            return self._answer_start(store, given, state, is_known)
+            return self._answer_start(source, given, state, is_known)
         if given.event == "prompt":
-            return self._answer_prompt(store, given, state)
-        return self._answer_failure(store, given, state)
+            return self._answer_prompt(source, given, state)
+        return self._answer_failure(source, given, state)
 
     # ── arms
 
     def _begin_session(
-        self, settings: HookSettings, store: Store, given: HookInput
+        self, settings: HookSettings, store: Store | None, given: HookInput
     ) -> SessionState:
         """Assign the arm of a session that hooks see for the first time."""
         assignment = self._draw_arm(settings, store, given)
         state = SessionState()
         if assignment is not None:
             state.arm = assignment.arm
-            if (experiment := assignment.experiment) is not None:
+            if (experiment := assignment.experiment) is not None and store is not None:
                 state.experiment = experiment.name
                 self._write_later(
                     lambda: store.experiments.record_assignment(
@@ -102,9 +103,11 @@ class HookAnswerer:
         return state
 
     def _draw_arm(
-        self, settings: HookSettings, store: Store, given: HookInput
+        self, settings: HookSettings, store: Store | None, given: HookInput
     ) -> ArmAssignment | None:
         share = settings.control_share
+        if store is None:
+            return draw_cold_share(given.session, share)
         assignment = draw_assignment(store, given.session, share)
         if assignment is None or assignment.experiment is None:
             return assignment
@@ -117,7 +120,7 @@ class HookAnswerer:
     # ── events
 
     def _answer_start(
-        self, store: Store, given: HookInput, state: SessionState, is_known: bool
+        self, source: NoteProvider, given: HookInput, state: SessionState, is_known: bool
     ) -> bytes:
         if given.source == "resume" and given.agent in _FORGETFUL_AGENTS and state.said:
             return encode_answer(given.name, state.said[0])
@@ -125,7 +128,7 @@ class HookAnswerer:
         if is_repeated or given.source in _CONTINUED_SOURCES or state.arm == COLD:
             self._save(given, state)
             return NOTHING
-        recall = recall_at_start(store, given.cwd, "")
+        recall = source.recall_start(given.cwd, "", frozenset())
         context = render_context(HEADING, recall.text) if recall.notes else ""
         if given.source == _COMPACTED:
             state.notes, state.fixes = [], []  # the model has forgotten them
@@ -133,23 +136,23 @@ class HookAnswerer:
         self._save(given, state)
         return encode_answer(given.name, context)
 
-    def _answer_prompt(self, store: Store, given: HookInput, state: SessionState) -> bytes:
+    def _answer_prompt(self, source: NoteProvider, given: HookInput, state: SessionState) -> bytes:
         if state.is_prompted:
             return NOTHING
         state.is_prompted = True
         context = ""
         if state.arm != COLD and given.prompt:
-            recall = recall_at_start(store, given.cwd, given.prompt, frozenset(state.notes))
+            recall = source.recall_start(given.cwd, given.prompt, frozenset(state.notes))
             context = render_context(HEADING, recall.text) if recall.notes else ""
             self._add_notes(state, context, [note.id for note in recall.notes])
         self._save(given, state)
         return encode_answer(given.name, context)
 
-    def _answer_failure(self, store: Store, given: HookInput, state: SessionState) -> bytes:
+    def _answer_failure(self, source: NoteProvider, given: HookInput, state: SessionState) -> bytes:
         call = given.failure
         if call is None or state.arm == COLD:
             return NOTHING
-        recall = recall_at_failure(store, given.cwd, call.tool, call.arguments, call.result)
+        recall = source.recall_failure(given.cwd, call.tool, call.arguments, call.result)
         new = [note.id for note in recall.notes if note.id not in state.fixes]
         if not new:
             return NOTHING

@@ -36,11 +36,23 @@ def recall_at_failure(
     store: Store, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
 ) -> Recall:
     """Return how a failure like this one was fixed in this project before; empty if it was not."""
-    from rekindle.knowledge.notes.failures import recall_failure  # a start does not need it
-
     project = find_project(store, folder)
     if project is None:
         return Recall()
+    return recall_failure_in_project(store, project, folder, tool, arguments, result)
+
+
+def recall_failure_in_project(
+    store: Store,
+    project: str,
+    folder: str,
+    tool: str,
+    arguments: Mapping[str, JSON] | str,
+    result: str,
+) -> Recall:
+    """Return how a failure like this one in a folder of a project was fixed there before."""
+    from rekindle.knowledge.notes.failures import recall_failure  # a start does not need it
+
     call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
     playbook, decisions = load_playbook(store, project), load_decisions(store, project)
     return recall_failure(playbook, folder, call, result, decisions)

@@ -1,0 +1,1 @@
+"""`rekindle serve` and `rekindle push`: sessions of many machines in one store."""

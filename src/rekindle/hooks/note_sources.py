@@ -1,0 +1,101 @@
+"""Where hooks get notes from: the store of this machine, or a server that others push to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Protocol
+
+from rekindle.knowledge.notes.note import Recall, RecalledNote
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.store import Store
+from rekindle.types import JSON
+
+from .home_store import HookSettings
+
+if TYPE_CHECKING:
+    from rekindle.api.client import ApiClient
+    from rekindle.api.values import RecalledNotes
+
+SERVER_SECONDS = 0.6  # an agent waits for the answer
+
+
+class NoteProvider(Protocol):
+    """Recalls notes."""
+
+    def recall_start(self, folder: str, message: str, known: AbstractSet[str]) -> Recall: ...
+
+    def recall_failure(
+        self, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
+    ) -> Recall: ...
+
+
+class StoreNotes:
+    """Notes of a store of this machine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def recall_start(self, folder: str, message: str, known: AbstractSet[str]) -> Recall:
+        """Return what a session should be told before it begins."""
+        return recall_at_start(self._store, folder, message, known)
+
+    def recall_failure(
+        self, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
+    ) -> Recall:
+        """Return how a failure like this one was fixed before."""
+        return recall_at_failure(self._store, folder, tool, arguments, result)
+
+
+class ServerNotes:
+    """Notes of a server; only the folder and the key of its repository are told to it."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    def recall_start(self, folder: str, message: str, known: AbstractSet[str]) -> Recall:
+        """Return what a session should be told before it begins."""
+        from rekindle.api.values import StartRecall
+
+        asked = StartRecall(
+            folder=folder, remote=_find_remote(folder), message=message, known=sorted(known)
+        )
+        return _value_to_recall(self._client.recall_at_start(asked))
+
+    def recall_failure(
+        self, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
+    ) -> Recall:
+        """Return how a failure like this one was fixed before."""
+        from rekindle.api.values import FailureRecall
+
+        asked = FailureRecall(
+            folder=folder,
+            remote=_find_remote(folder),
+            tool=tool,
+            arguments=arguments if isinstance(arguments, str) else {**arguments},
+            result=result,
+        )
+        return _value_to_recall(self._client.recall_at_failure(asked))
+
+
+def find_note_source(settings: HookSettings, store: Store | None) -> NoteProvider | None:
+    """Return where the notes of a home are: on its server, else in its store, if it has one."""
+    if settings.server_url:
+        from rekindle.api.client import ApiClient
+
+        return ServerNotes(
+            ApiClient(settings.server_url, settings.server_key, timeout=SERVER_SECONDS)
+        )
+    return None if store is None else StoreNotes(store)
+
+
+def _find_remote(folder: str) -> str | None:
+    from rekindle.projects import find_repository
+
+    repository = find_repository(folder)
+    return None if repository is None else repository.remote
+
+
+def _value_to_recall(found: RecalledNotes) -> Recall:
+    notes = (RecalledNote(id=one.id, kind=one.kind, text=one.text) for one in found.notes)
+    return Recall(text=found.text, notes=tuple(notes))
