@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -83,7 +85,8 @@ NOUN_METHODS = {
     "Store.transaction",
     "Filter.with_",  # `with` is a keyword
 }
-
+    attempt authenticate charge decrypt download erase encrypt maintain react request sign subscribe
+    upload
 _VERBS = """
     attempt authenticate charge decrypt download erase encrypt maintain react request sign subscribe upload
     abandon abbreviate abort accept acknowledge ack aclose acquire adapt add adopt advance aggregate
