@@ -85,10 +85,9 @@ NOUN_METHODS = {
     "Store.transaction",
     "Filter.with_",  # `with` is a keyword
 }
+_VERBS = """
     attempt authenticate charge decrypt download erase encrypt maintain react request sign subscribe
     upload
-_VERBS = """
-    attempt authenticate charge decrypt download erase encrypt maintain react request sign subscribe upload
     abandon abbreviate abort accept acknowledge ack aclose acquire adapt add adopt advance aggregate
     announce answer append apply approve archive ascend ask assess assign attach avoid backup become
     begin borrow build cache call cancel catch change check choose claim classify clean clear close
