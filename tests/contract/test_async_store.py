@@ -23,7 +23,7 @@ NOT_FOR_ASYNCIO = {  # sub-objects, for `executor.run`, and what is there under 
     "routes", "inbox", "observations", "session_outcomes", "template_index", "preludes", "experiments",
     "submit_append", "people", "jobs", "memory", "links", "approvals", "session_leases",
     "gateway_errors", "graph_checkpoints", "excerpts", "call_columns", "address", "tenants",
-    "personal_data",
+    "personal_data", "documents",
 }  # fmt: skip
 
 
