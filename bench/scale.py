@@ -293,7 +293,7 @@ def explain_statements() -> Iterator[list[Figures]]:
         explain(tx, sql, rows[0])
         run_many(tx, sql, rows)
 
-    kind.run, kind.stream, kind.run_many = run_explained, stream_explained, run_many_explained
+    kind.run, kind.stream, kind.run_many = run_explained, stream_explained, run_many_explained  # pyright: ignore
     try:
         yield plans
     finally:

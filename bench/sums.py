@@ -61,6 +61,7 @@ def measure(folder: Path, count: int) -> dict[str, float]:
     from rekindle.cli.insights.usage import get_offset
     from rekindle.cli.session_choice import parse_filter, select_sessions
     from rekindle.config.prices import load_price_table
+    from rekindle.parallel import SERIAL
 
     prices = PriceList(load_price_table()[1])
     with open_store(folder / "rekindle.db", durability="relaxed") as store:
@@ -75,10 +76,13 @@ def measure(folder: Path, count: int) -> dict[str, float]:
 
         def sum_up(*, overview: bool) -> None:
             selection = select_sessions(store, parse_filter(None))
-            load_insights(store, selection, with_overview=overview, with_statistics=not overview)
+            load_insights(
+                store, selection, SERIAL, with_overview=overview, with_statistics=not overview
+            )
 
         load_insights(
-            store, select_sessions(store, parse_filter(None)), with_overview=True, with_statistics=True
+            store, select_sessions(store, parse_filter(None)), SERIAL,
+            with_overview=True, with_statistics=True,
         )  # fmt: skip
         return {
             "usage by day": _time(lambda: sum_usage(None, "day")),

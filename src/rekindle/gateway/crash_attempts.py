@@ -45,13 +45,14 @@ class AttemptTracker:
         async with self._isolation_lock:
             yield
 
-    async def begin(
+    async def begin(self, inbound: InboundMessage) -> AttemptDecision:
+        """Count an attempt at a message, unless this process has counted it before."""
+        return (await self.begin_checked(inbound, lambda _: None))[0]
+
+    async def begin_checked(
         self, inbound: InboundMessage, find_refusal: Callable[[InboundMessage], T | None]
     ) -> tuple[AttemptDecision, T | None]:
-        """Count an attempt at a message, unless this process has counted it before.
-
-        Return also why its sender is refused, if so: one call of the store for both.
-        """
+        """Count an attempt, and return also why its sender is refused: one call of the store."""
         is_counted = inbound.num in self._counted
 
         def count() -> tuple[int, T | None]:

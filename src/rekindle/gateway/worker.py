@@ -236,7 +236,7 @@ class Worker:
         async with attempts.isolate_last_attempt(inbound), self._context.turn_slots:
             if self.is_stopping:
                 return
-            decision, refusal = await attempts.begin(inbound, self._find_refusal)
+            decision, refusal = await attempts.begin_checked(inbound, self._find_refusal)
             if decision == "done":
                 return
             logger.info("turn of message %d started", inbound.num)
@@ -334,7 +334,7 @@ class Worker:
         logger.info("command %s", inbound.message.text[:40].split(maxsplit=1)[0])
         splitter, attempts = self._build_splitter(inbound), self._context.attempts
         async with attempts.isolate_last_attempt(inbound):
-            decision, _ = await attempts.begin(inbound, lambda _: None)
+            decision = await attempts.begin(inbound)
             if decision == "exhausted":
                 conversation = Conversation(self._context.gateway_context, self.key, splitter)
                 logger.error(
