@@ -57,8 +57,8 @@ def world(
     walls, target = request.param, str(tmp_path_factory.mktemp("tenants") / "sessions.db")
     server: servers.Postgres | None = None
     if walls != "files":
-        server = request.getfixturevalue("postgres")
-        target = server.store_database()
+        running: servers.Postgres = request.getfixturevalue("postgres")
+        server, target = running, running.store_database()
     with open_tenants(target, clock=lambda: NOW) as tenants:
 
         def open_store(name: str) -> Store:
