@@ -18,10 +18,10 @@ READS = (
     ("sessions", "list", "--json"), ("sessions", "list", "archived=any"), ("search", "{word}"),
     ("search", "{word}", "--json"), ("sessions", "search", "{word}"), ("sessions", "show", ID),
     ("sessions", "show", ID, "--json"), ("sessions", "export"), ("sessions", "stats"),
-    ("sessions", "lineage", ID), ("sessions", "verify"), ("projects",), ("usage",), ("insights",),
-    ("calls",), ("lessons",), ("memory", "list"), ("memory", "log"), ("gateway", "list"),
+    ("sessions", "verify"), ("projects",), ("usage",), ("insights",),
+    ("calls",), ("lessons",), ("memory", "list"), ("memory", "history"), ("gateway", "list"),
     ("gateway", "list", "--log"), ("gateway", "routes"), ("gateway", "status"), ("schedule", "list"),
-    ("deliver", "list"), ("warm", "list"), ("warm", "notes", "list"), ("profile",), (),
+    ("deliver", "list"), ("warm", "list"), ("warm", "notes", "list"), ("profile", ID), (),
 )  # fmt: skip
 
 
