@@ -18,10 +18,10 @@ READS = (
     ("sessions", "list", "--json"), ("sessions", "list", "archived=any"), ("search", "{word}"),
     ("search", "{word}", "--json"), ("sessions", "search", "{word}"), ("sessions", "show", ID),
     ("sessions", "show", ID, "--json"), ("sessions", "export"), ("sessions", "stats"),
-    ("sessions", "lineage", ID), ("sessions", "verify"), ("projects",), ("usage",), ("insights",),
-    ("calls",), ("lessons",), ("memory", "list"), ("memory", "log"), ("gateway", "list"),
+    ("sessions", "verify"), ("projects",), ("usage",), ("insights",),
+    ("calls",), ("lessons",), ("memory", "list"), ("memory", "history"), ("gateway", "list"),
     ("gateway", "list", "--log"), ("gateway", "routes"), ("gateway", "status"), ("schedule", "list"),
-    ("deliver", "list"), ("warm", "list"), ("warm", "notes", "list"), ("profile",), (),
+    ("deliver", "list"), ("warm", "list"), ("warm", "notes", "list"), ("profile", ID), (),
 )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def test_tenants_keys_quotas_and_the_audit_log(rekindle: Rekindle) -> None:
     [key] = rekindle.json("tenants", "keys", "list", "acme")
     assert key["scopes"] == ["read"]
     assert "hash" not in key
-    reading = {"REKINDLE_STORE_API_KEY": token}
+    reading: dict[str, Any] = {"REKINDLE_STORE_API_KEY": token}
     assert rekindle.json("sessions", "list", **reading) == []
     assert "write scope" in rekindle.refusal("sessions", "undo", "x", code=1, **reading)
     assert "without an API key" in rekindle.refusal("tenants", "list", code=1, **reading)
@@ -126,11 +126,11 @@ def test_a_person_is_exported_and_erased_and_no_search_finds_them(
     report = rekindle.json("tenants", "erase-person", "acme", "ada", "--yes")
     assert report["sessions"] == [ID]
     assert (report["left"], report["passages"]) == ([], 1)
-    acme = {"REKINDLE_STORE_TENANT": "acme"}
+    acme: dict[str, Any] = {"REKINDLE_STORE_TENANT": "acme"}
     assert rekindle.json("search", WORDS["acme"], **acme) == []
     assert rekindle.json("sessions", "list", **acme) == []
     assert "Nothing is stored" in rekindle.refusal(
         "tenants", "erase-person", "acme", "ada", "--yes"
     )
-    globex = {"REKINDLE_STORE_TENANT": "globex"}
+    globex: dict[str, Any] = {"REKINDLE_STORE_TENANT": "globex"}
     assert len(rekindle.json("search", WORDS["globex"], **globex)) == 1
