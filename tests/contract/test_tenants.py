@@ -15,10 +15,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from rekindle import Message, Store
-from rekindle.errors import InvalidApiKey, NotFound, QuotaExceeded, RekindleError, StoreReadOnly
+from rekindle.errors import (
+    AccessDenied,
+    InvalidApiKey,
+    NotFound,
+    QuotaExceeded,
+    RekindleError,
+    StoreReadOnly,
+)
 from rekindle.store import Filter
+from rekindle.store.core.tables import DIRECTORY_TABLES
 from rekindle.store.graphs.checkpoints import CheckpointQuery, ThreadKey
-from rekindle.store.tenants.shared_tables import name_schemas, set_row_security
+from rekindle.store.tenants.shared_tables import build_schema_names, set_row_security
 from rekindle.tenants import Quota, Tenants, erase_person, export_person, open_tenants
 from rekindle.types import Source, Tokens, Usage
 from tests import servers
@@ -31,6 +39,7 @@ READ_VERBS = {
     "export", "messages", "session", "recent", "resolve", "usage", "lineage", "children", "rewinds",
     "stats", "dump", "next", "verify",
 }  # fmt: skip
+DIRECTORY = {table.name for table in DIRECTORY_TABLES}
 # Not called: the end of the store, and what belongs to the directory of tenants.
 NOT_CALLED = {"close", "location", "tenants"}
 
@@ -48,8 +57,8 @@ def world(
     walls, target = request.param, str(tmp_path_factory.mktemp("tenants") / "sessions.db")
     server: servers.Postgres | None = None
     if walls != "files":
-        server = request.getfixturevalue("postgres")
-        target = server.store_database()
+        running: servers.Postgres = request.getfixturevalue("postgres")
+        server, target = running, running.store_database()
     with open_tenants(target, clock=lambda: NOW) as tenants:
 
         def open_store(name: str) -> Store:
@@ -67,7 +76,7 @@ def world(
             with psycopg.connect(target, autocommit=True) as connection:
                 set_row_security(
                     lambda sql: connection.execute(sql),  # pyright: ignore
-                    name_schemas("public"),
+                    build_schema_names("public"),
                     is_on=walls != "views",
                 )
         yield World(tenants, open_store, count())
@@ -180,7 +189,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 @given(words=WORDS, sessions=st.lists(st.sampled_from(["s2", "s3", "Plan #2"]), unique=True))
 def test_no_method_returns_or_changes_anything_of_another_tenant(
     world: World, tmp_path_factory: pytest.TempPathFactory, words: list[str], sessions: list[str]
@@ -252,6 +261,13 @@ def test_two_tenants_have_the_same_ids_titles_and_numbers_without_noticing(
         assert acme.verify() == globex.verify() == []
         acme.repair()
         copy = another()
+        for number in range(60):  # more than a writer's attempts
+            copy.inbox.post("key", Source("matrix", "room"), f"{number}")
+        copy.copy_to(acme)
+        copy.copy_to(acme)
+        acme.inbox.post("key", Source("matrix", "room"), "after")
+        assert len(acme.inbox.list_outbound("key")) == 61
+        assert globex.inbox.list_outbound("key") == []
         globex.copy_to(copy)
         globex.copy_to(acme)  # what it has already stays
         assert [one.content for one in copy.messages("plan")] == ["laser"]
@@ -279,8 +295,13 @@ def test_a_key_opens_the_store_of_its_tenant_as_far_as_its_scopes_go(
     assert limited.allows_project(PROJECT)
     assert not limited.allows_project(None)
     assert not limited.has_scope("write")
-    with tenants.open_store(limited) as store:
+    with pytest.raises(AccessDenied, match="projects"):
+        tenants.open_store(limited)
+    with tenants.open_store(limited, checks_projects=True) as store:
         assert len(store.messages("plan")) == 1
+        assert store.recent(where=limited.limit_filter(Filter())) == []
+        assert store.recent(where=limited.limit_filter(Filter(projects=("other",)))) == []
+        assert len(store.recent(where=access.limit_filter(Filter()))) == 1
         with pytest.raises(StoreReadOnly):
             store.append("plan", Message("user", "no"))
     clock.forward(61)
@@ -409,3 +430,44 @@ def test_names_of_tenants_are_plain_and_used_once(tenants: Tenants) -> None:
         tenants.add("acme")
     actions = [(one.tenant, one.action) for one in tenants.list_entries("acme")]
     assert actions == [("acme", "tenant.add")]
+
+
+def test_walls_that_somebody_switched_off_are_up_again_after_an_upgrade(
+    store_database: Callable[[], str],
+) -> None:
+    target, names = store_database(), build_schema_names("public")
+    with open_tenants(target) as tenants, psycopg.connect(target, autocommit=True) as connection:
+        tenants.add("acme")
+        with tenants.open_store("acme") as store:
+            store.append(store.begin(id="plan"), Message("user", "hello"))
+        set_row_security(lambda sql: connection.execute(sql), names, is_on=False)  # pyright: ignore
+        connection.execute("UPDATE public_tenant_tables.rekindle_version SET version = 18")
+        with tenants.open_store("acme") as store:
+            assert len(store.messages("plan")) == 1
+        forced = connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE relrowsecurity AND relforcerowsecurity)"
+            " FROM pg_class"
+            " WHERE relnamespace = 'public_tenant_tables'::regnamespace AND relkind = 'r'"
+            " AND relname <> 'rekindle_version'"
+        ).fetchone()
+        assert forced
+        assert forced[0] == forced[1] > 30
+
+
+def test_the_tables_of_tenants_have_the_columns_of_the_store(
+    store_database: Callable[[], str],
+) -> None:
+    target = store_database()
+    with open_tenants(target) as tenants, psycopg.connect(target) as connection:
+        tenants.add("acme")
+        tenants.open_store("acme").close()
+        sql = (
+            "SELECT table_name, column_name, data_type FROM information_schema.columns"
+            " WHERE table_schema = %s AND column_name <> 'tenant'"
+        )
+        own = {*connection.execute(sql, ("public",)).fetchall()}
+        for schema in build_schema_names("public"):
+            shared = {*connection.execute(sql, (schema,)).fetchall()}
+            shared |= {("rekindle_version", "version", "integer")}
+            missing = {row for row in own - shared if row[0] not in DIRECTORY}
+            assert missing == shared - own == set()

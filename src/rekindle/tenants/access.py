@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from rekindle.errors import AccessDenied, InvalidInput
+from rekindle.store.core.filter import Filter
 
 Scope: TypeAlias = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -34,6 +35,13 @@ class Access:
     def allows_project(self, project: str | None) -> bool:
         """Return whether the key reaches sessions of a project; None is a session without one."""
         return self.projects is None or project in self.projects
+
+    def limit_filter(self, where: Filter) -> Filter:
+        """Return a filter for those of its sessions that the key reaches."""
+        if self.projects is None:
+            return where
+        chosen = self.projects if where.projects is None else self.projects & {*where.projects}
+        return where.with_(projects=tuple(sorted(chosen)))
 
 
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rekindle.errors import AccessDenied, InvalidInput
 from rekindle.store import Store, open_store
-from rekindle.store.tenants.directory import AuditEntry, Member, Quota, Tenant
+from rekindle.store.tenants.directory import AuditEntry, Quota, Tenant, TenantMember
 from rekindle.store.tenants.tenant_store import (
     TENANTS_FOLDER,
     TenantStore,
@@ -78,15 +78,20 @@ class Tenants:
         delete_tenant_data(self._target, tenant.id)
         self._directory.delete_tenant(tenant.id)
 
-    def open_store(self, access: Access | str, *, readonly: bool = False) -> TenantStore:
+    def open_store(
+        self, access: Access | str, *, readonly: bool = False, checks_projects: bool = False
+    ) -> TenantStore:
         """Open the store of a tenant, by its name or with the rights of a key.
 
-        A key without the scope `write` opens it read-only. The limits of a key to some projects are
-        up to the caller, see `Access.projects`.
+        A key without the scope `write` opens it read-only. A key that is limited to projects is
+        refused, unless the caller `checks_projects` of every session, see `Access.limit_filter` and
+        `Access.allows_project`.
         """
         name = access if isinstance(access, str) else access.tenant
         if isinstance(access, Access):
             readonly = readonly or not access.has_scope("write")
+            if access.projects is not None and not checks_projects:
+                raise AccessDenied("This API key is limited to projects.")
             if not access.has_scope("read") and not access.has_scope("write"):
                 raise AccessDenied("This API key has neither the read nor the write scope.")
         tenant = self._directory.get_tenant(name)
@@ -122,7 +127,7 @@ class Tenants:
         self._directory.save_member(self.get(tenant).id, name, role)
         self.record(tenant, OPERATOR, "member.add", f"{name} as {role}")
 
-    def list_members(self, tenant: str) -> list[Member]:
+    def list_members(self, tenant: str) -> list[TenantMember]:
         """Return the members of a tenant by name."""
         return self._directory.list_members(self.get(tenant).id)
 

@@ -31,7 +31,7 @@ class Tenant(NamedTuple):
     quota: Quota
 
 
-class Member(NamedTuple):
+class TenantMember(NamedTuple):
     """A member of a tenant; the role is admin or member."""
 
     name: str
@@ -114,11 +114,11 @@ class TenantDirectory(StorePart):
         row = (tenant, escape_text(name), role, self._clock())
         self._write(lambda tx: tx.run(sql, row))
 
-    def list_members(self, tenant: str) -> list[Member]:
+    def list_members(self, tenant: str) -> list[TenantMember]:
         """Return the members of a tenant by name."""
         sql = "SELECT name, role, added FROM tenant_members WHERE tenant = ? ORDER BY name"
         return [
-            Member(unescape_text(name), role, added)
+            TenantMember(unescape_text(name), role, added)
             for name, role, added in self._select(sql, (tenant,))
         ]
 

@@ -21,7 +21,7 @@ ERASED_TEXT = "[erased]"  # in place of what a person said in a conversation of 
 _TABLES = {table.name: table for table in TABLES}
 
 
-class Person(NamedTuple):
+class StoredPerson(NamedTuple):
     """Everything by which the rows of a person are found."""
 
     identities: frozenset[tuple[str, str]]  # platform and user
@@ -55,7 +55,7 @@ class PersonalData(StorePart):
     that go on from theirs, whoever owns these.
     """
 
-    def find(self, name: str) -> Person:
+    def find(self, name: str) -> StoredPerson:
         """Find a person; raise `NotFound` if nothing is stored about them."""
         with self._engine.begin_read() as tx:
             return _require_person(tx, name)
@@ -132,7 +132,7 @@ class PersonalData(StorePart):
                 self._engine.index(tx, num, 0, 0, 0)
 
 
-def _require_person(tx: Transaction, name: str) -> Person:
+def _require_person(tx: Transaction, name: str) -> StoredPerson:
     person = _find_person(tx, escape_text(name))
     has_rows = any(
         tx.run(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", params)
@@ -143,7 +143,7 @@ def _require_person(tx: Transaction, name: str) -> Person:
     return person
 
 
-def _find_person(tx: Transaction, name: str) -> Person:
+def _find_person(tx: Transaction, name: str) -> StoredPerson:
     identities, owners = _find_identities(tx, name)
     users = {(unescape_text(platform), unescape_text(user)) for platform, user in identities}
     keys: set[str] = set()
@@ -161,7 +161,7 @@ def _find_person(tx: Transaction, name: str) -> Person:
         if owner in owners or _matches_user(maker, users)
     ]
     homes = tx.run("SELECT platform, source FROM home_chats")
-    return Person(
+    return StoredPerson(
         identities=frozenset(identities),
         owners=frozenset({*owners, name}),
         keys=frozenset(keys),
@@ -241,7 +241,7 @@ def _find_templates(tx: Transaction, sessions: set[str]) -> tuple[str, ...]:
     return tuple(unescape_text(id) for id, sources in rows if sessions & {*decode_json(sources)})
 
 
-def _list_conditions(person: Person) -> Iterator[tuple[str, str, Sequence[Any]]]:
+def _list_conditions(person: StoredPerson) -> Iterator[tuple[str, str, Sequence[Any]]]:
     """Yield table, condition and parameters of all rows about a person outside of sessions."""
     for identity in sorted(person.identities):
         for table in ("people", "links", "access_log"):

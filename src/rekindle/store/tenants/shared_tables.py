@@ -49,7 +49,7 @@ class SchemaNames(NamedTuple):
     views: str
 
 
-def name_schemas(directory: str) -> SchemaNames:
+def build_schema_names(directory: str) -> SchemaNames:
     """Return the names of the schemas that belong to a directory in a schema."""
     return SchemaNames(f"{directory}_tenant_tables", f"{directory}_tenants")
 

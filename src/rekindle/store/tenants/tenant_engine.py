@@ -16,7 +16,7 @@ from rekindle.store.engines.postgres import (
     PostgresTransaction,
 )
 
-from .shared_tables import ROLE, SETTING, SchemaNames, create_or_upgrade, name_schemas
+from .shared_tables import ROLE, SETTING, SchemaNames, build_schema_names, create_or_upgrade
 
 _SET_TENANT = (
     "SELECT set_config('search_path', %s, true), set_config(%s, %s, true),"
@@ -37,6 +37,7 @@ class TenantTransaction(PostgresTransaction):
     """Statements on the rows of one tenant."""
 
     __slots__ = ()
+    shares_numbers = True  # all tenants draw them from one sequence
     convert_sql = staticmethod(_to_tenant_sql)
 
 
@@ -61,7 +62,7 @@ class TenantEngine(PostgresEngine):
             row = connection.execute(_SELECT_LOGIN).fetchone()
             assert row is not None
             schema, login, bypasses = row
-            names = name_schemas(schema)
+            names = build_schema_names(schema)
             version = _read_tenant_version(connection, names)
             connection.rollback()
         refuse_newer(self.location, version)
