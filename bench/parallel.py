@@ -17,7 +17,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -149,19 +148,19 @@ def hash_results(path: Path, replayed: list[Any]) -> str:
 @contextmanager
 def start_cluster(workers: int, folder: Path) -> Iterator[str]:
     """Start a scheduler and workers of one thread each on this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"tcp://127.0.0.1:{port}"
+    file = folder / "scheduler.json"
+    file.unlink(missing_ok=True)
     dask = [sys.executable, "-m", "dask"]
-    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-    worker = [*dask, "worker", address, "--nthreads", "1", "--nworkers", str(workers)]
-    worker += ["--host", "127.0.0.1", "--no-dashboard", "--local-directory", str(folder)]
-    with open(folder / "dask.log", "ab") as log:
-        started = [
-            subprocess.Popen(command, stdout=log, stderr=log) for command in (scheduler, worker)
-        ]
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    scheduler += ["--scheduler-file", str(file)]
+    worker = [*dask, "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard"]
+    worker += ["--nworkers", str(workers), "--host", "127.0.0.1", "--local-directory", str(folder)]
+    started: list[subprocess.Popen[bytes]] = []
     try:
+        with open(folder / "dask.log", "ab") as log:
+            started.append(subprocess.Popen(scheduler, stdout=log, stderr=log))
+            address = read_address(file, started[0])
+            started.append(subprocess.Popen(worker, stdout=log, stderr=log))
         with import_module("distributed").Client(address, timeout=60) as client:
             client.wait_for_workers(workers, timeout=60)
         yield address
@@ -169,6 +168,16 @@ def start_cluster(workers: int, folder: Path) -> Iterator[str]:
         for process in reversed(started):
             process.terminate()
             process.wait()
+
+
+def read_address(file: Path, scheduler: subprocess.Popen[bytes]) -> str:
+    """Wait until the scheduler has written where it listens."""
+    while scheduler.poll() is None:
+        try:
+            return json.loads(file.read_text())["address"]
+        except (OSError, ValueError):
+            time.sleep(0.05)
+    raise SystemExit("the scheduler has ended; see dask.log")
 
 
 def measure_mode(mode: str, original: Path, folder: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ from tests.unit.learning.test_parallel import read_tables
 from tests.unit.parallel import work
 from tests.unit.parallel.test_mapper import count_traces, make_chunks
 from tests.unit.web.histories import tell
+from tests.waiting import wait_until
 
 _PATHS = (Path(rekindle.__file__).parents[1], Path(__file__).parents[2])
 
@@ -58,22 +60,28 @@ def start_dask(folder: Path, *words: str) -> subprocess.Popen[bytes]:
         )
 
 
-def find_free_address() -> tuple[str, str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    return f"tcp://127.0.0.1:{port}", port
+def start_scheduler(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a scheduler that chooses its port; return its address."""
+    file = folder / "scheduler.json"
+    words = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    process = start_dask(folder, "scheduler", *words)
+
+    def read_address() -> str:
+        try:
+            return json.loads(file.read_text())["address"]
+        except (OSError, ValueError):
+            return ""
+
+    wait_until(read_address)
+    return process, read_address()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("dask")
-    address, port = find_free_address()
-    here = ("--host", "127.0.0.1")
-    started = [start_dask(folder, "scheduler", *here, "--port", port)]
-    started.append(
-        start_dask(folder, "worker", address, *here, "--nworkers", "2", "--nthreads", "1")
-    )
+    scheduler, address = start_scheduler(folder)
+    words = ("--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
+    started = [scheduler, start_dask(folder, "worker", address, *words)]
     try:
         with Client(address, timeout=120, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=120)
@@ -180,15 +188,19 @@ def test_a_scheduler_that_is_away_or_has_no_workers_is_a_plain_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.5)
-    address, port = find_free_address()
-    with (
-        pytest.raises(SchedulerUnreachable, match=f"Cannot reach the Dask scheduler at {address}"),
-        open_mapper(scheduler=address),
-    ):
-        pass
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            pytest.raises(
+                SchedulerUnreachable, match=f"Cannot reach the Dask scheduler at {address}"
+            ),
+            open_mapper(scheduler=address),
+        ):
+            pass
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 120)
     monkeypatch.setattr(dask_cluster, "NO_WORKER_SECONDS", 0.1)
-    scheduler = start_dask(tmp_path, "scheduler", "--host", "127.0.0.1", "--port", port)
+    scheduler, address = start_scheduler(tmp_path)
     try:
         with (
             pytest.raises(SchedulerUnreachable, match=f"No worker has connected to {address}"),

@@ -123,7 +123,7 @@ def test_a_second_export_writes_what_has_changed_and_keeps_what_has_left(
     _, said = export(command)
     assert "1 month written, 2 unchanged" in said
     assert (folder / "sessions/month=2026-01/part.parquet").stat().st_ino == kept
-    assert sorted(read_ids(folder))[:36] == [f"s{number:02}" for number in range(36)]
+    assert sorted(read_ids(folder))[1:] == [f"s{number:02}" for number in range(36)]
     february = parquet.read_table(folder / "messages/month=2026-02/part.parquet").to_pylist()
     assert any(one["session"] == "s31" for one in february)
     assert [one["content"] for one in february].count("one more thing") == 1
