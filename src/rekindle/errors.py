@@ -8,7 +8,7 @@
     │   └── AmbiguousName           more than one match: the message lists the candidates
     ├── TurnTakenOver               another process has taken over the turn; nothing was written
     ├── StoreError                  the store failed
-    │   ├── StoreBusy               another writer held the lock for longer than `store.busy_seconds`
+    │   ├── StoreBusy               no lock or no free connection within `store.busy_seconds`
     │   ├── StoreFull               no space left; nothing was written
     │   ├── StoreReadOnly           the file, the folder or the server is read-only
     │   ├── StoreDamaged            the file is corrupt; says how to recover it
@@ -85,7 +85,7 @@ class TurnTakenOver(RekindleError):
 
 
 class StoreBusy(StoreError):
-    """Another writer held the database lock for too long."""
+    """Another writer held the lock, or the server had no free connection, for too long."""
 
 
 class StoreFull(StoreError):
