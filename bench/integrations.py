@@ -75,7 +75,15 @@ def build_rows(framework: str, rounds: list[dict[str, Any]]) -> list[str]:
 def measure(framework: str, interpreter: Path, rounds: int, turns: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [interpreter, "-m", "bench.integration_turns", framework, folder, rounds, turns]
+        command = [
+            interpreter,
+            "-m",
+            "bench.contestants.integration_turns",
+            framework,
+            folder,
+            rounds,
+            turns,
+        ]
         done = subprocess.run(
             [str(part) for part in command],
             cwd=ROOT,
