@@ -57,7 +57,7 @@ def estimate_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:
 def build_rows(framework: str, rounds: list[dict[str, Any]]) -> list[str]:
     title, own, durability = OWN[framework]
     lines: list[str] = []
-    for name in rounds[0]:
+    for name in sorted(rounds[0], key=lambda name: (name != own, name)):
         wall = statistics.median(one[name]["wall"] for one in rounds) * 1e3
         cpu = statistics.median(one[name]["cpu"] for one in rounds) * 1e3
         if name == own:
@@ -75,7 +75,15 @@ def build_rows(framework: str, rounds: list[dict[str, Any]]) -> list[str]:
 def measure(framework: str, interpreter: Path, rounds: int, turns: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [interpreter, "-m", "bench.integration_turns", framework, folder, rounds, turns]
+        command = [
+            interpreter,
+            "-m",
+            "bench.contestants.integration_turns",
+            framework,
+            folder,
+            rounds,
+            turns,
+        ]
         done = subprocess.run(
             [str(part) for part in command],
             cwd=ROOT,

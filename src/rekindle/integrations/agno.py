@@ -74,7 +74,8 @@ class RekindleDb(JsonDb):
             row["created_at"] = before.value.get("created_at")
         row["created_at"] = row.get("created_at") or now
         row["updated_at"] = now
-        self._documents.put(COLLECTION, [DocumentChange(place, row)])
+        if before is None or before.value != row:
+            self._documents.put(COLLECTION, [DocumentChange(place, row)])
         if not deserialize:
             return {**row, "runs": [_to_fields(run) for run in session.runs or []]}
         stored: Any = deserialize_session(None, row)

@@ -113,20 +113,17 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         }
         kept = get_serializable_checkpoint_metadata(config, metadata)
         run = cast(Mapping[str, Any], kept).get("run_id")
-        self._rows.save(
-            GraphCheckpoint(
-                key,
-                checkpoint["id"],
-                get_checkpoint_id(config),
-                None if run is None else str(run),
-                self._dump(rest),
-                versions,
-                cast(Mapping[str, Any], kept),
-            ),
-            changed,
+        stored = GraphCheckpoint(
+            key,
+            checkpoint["id"],
+            get_checkpoint_id(config),
+            None if run is None else str(run),
+            self._dump(rest),
+            versions,
+            cast(Mapping[str, Any], kept),
         )
-        if self._sessions is not None and not key.namespace and "messages" in new_versions:
-            self._sessions.update(key.thread, values.get("messages"))
+        has_messages = not key.namespace and "messages" in new_versions
+        self._save(stored, changed, values.get("messages") if has_messages else None)
         return _build_config(key, checkpoint["id"])
 
     def put_writes(
@@ -224,6 +221,26 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     # -- values
+
+    def _save(
+        self,
+        checkpoint: GraphCheckpoint,
+        changed: Mapping[tuple[str, str], GraphValue],
+        messages: Any,
+    ) -> None:
+        """Store a checkpoint and the messages that are new in it, in one transaction."""
+        thread, sessions = checkpoint.key.thread, self._sessions
+        new = [] if sessions is None else sessions.find_new(thread, messages)
+        if sessions is None or not new:
+            self._rows.save(checkpoint, changed)
+            return
+
+        def save_all() -> None:
+            self._rows.save(checkpoint, changed)
+            sessions.append(thread, new)
+
+        self._store.transaction(save_all)
+        sessions.mark_stored(thread, new)
 
     def _dump(self, value: Any) -> GraphValue:
         return GraphValue(*self.serde.dumps_typed(value))

@@ -28,21 +28,23 @@ class ThreadSessions:
         self._known: OrderedDict[str, set[str]] = OrderedDict()
         self._lock = Lock()
 
-    def update(self, thread: str, messages: Any) -> None:
-        """Add the messages of a thread that its session does not have yet."""
+    def find_new(self, thread: str, messages: Any) -> list[BaseMessage]:
+        """Return the messages of a thread that its session does not have yet."""
         if not isinstance(messages, Sequence):
-            return
+            return []
         with self._lock:
             known = self._load_known(thread)
-            new = [
+            return [
                 one
                 for one in cast(Sequence[Any], messages)
                 if isinstance(one, BaseMessage) and one.type in _ROLES and one.id not in known
             ]
-            if not new:
-                return
-            self._append(thread, new)
-            known.update(one.id for one in new if one.id is not None)
+
+    def mark_stored(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+        """Remember messages that were appended; call it when they are durable."""
+        with self._lock:
+            known = self._load_known(thread)
+            known.update(one.id for one in messages if one.id is not None)
 
     def _load_known(self, thread: str) -> set[str]:
         known = self._known.pop(thread, None)
@@ -57,12 +59,14 @@ class ThreadSessions:
             self._known.popitem(last=False)
         return known
 
-    def _append(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+    def append(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+        """Append messages and what they cost; in the transaction of the checkpoint they came with."""
+        converted = [convert_message(message) for message in messages]
         try:
-            session = self._store.session(thread)
+            self._store.append(thread, *converted)
         except NotFound:
             session = self._store.begin(id=thread, source=SOURCE, cwd=os.getcwd())
-        self._store.append(session, *map(convert_message, messages))
+            self._store.append(session, *converted)
         for message in messages:
             if isinstance(message, AIMessage) and message.usage_metadata:
                 usage = message.usage_metadata
@@ -71,7 +75,7 @@ class ThreadSessions:
                     usage["input_tokens"] - cached, usage["output_tokens"], cache_read=cached
                 )
                 model = cast(Any, message.response_metadata).get("model_name")
-                self._store.add_usage(session, tokens, model=model or "unknown")
+                self._store.add_usage(thread, tokens, model=model or "unknown")
 
 
 def convert_message(message: BaseMessage) -> Message:

@@ -1,6 +1,6 @@
 """The turns that `python -m bench integrations` times, in an environment that has the frameworks.
 
-    python -m bench.integration_turns FRAMEWORK FOLDER ROUNDS TURNS
+    python -m bench.contestants.integration_turns FRAMEWORK FOLDER ROUNDS TURNS
 
 Prints JSON: for each round, the seconds and CPU seconds of every backend, which take turns. A session
 grows by a turn at a time, and each turn does what the framework does with its backend in one.
