@@ -158,7 +158,7 @@ class _SpanBuilder:
                 self._advance(_get_position(message), is_closed)
                 yield SpanStep(span, self.cursor)
         if is_over and not is_closed:
-            root = self._build_root(turn, first_time)
+            root = self._build_root(turn, first_time, total)
             self.unseen = []
             self._advance(_get_position(turn[-1]), is_closed=True)
             yield SpanStep(root, self.cursor)
@@ -255,8 +255,11 @@ class _SpanBuilder:
         fields.append(("rekindle.call.outcome", outcome.outcome))
         return self._build_span("execute_tool", name, message, fields, started, error=error)
 
-    def _build_root(self, turn: list[Message], started: float) -> dict[str, Any]:
+    def _build_root(
+        self, turn: list[Message], started: float, total: Usage | None
+    ) -> dict[str, Any]:
         session = self.session
+        used = self._take_usage(total)  # counted after the last model call was built
         opening = [self._prepare(one) for one in _take_opening(turn)]
         answers = [one for one in turn if one.role == "assistant"]
         answer = self._prepare(answers[-1]) if answers else None
@@ -275,6 +278,7 @@ class _SpanBuilder:
             ("input.value", "\n".join(one.text for one in opening if one.role == "user")),
             ("rekindle.messages", dump_json(shown) if shown else None),
             *_build_session_attributes(session),
+            *build_usage(used.tokens, float(used.cost)),
         ]
         if answer is not None:
             output = dump_json([build_message(answer, is_output=True)])

@@ -148,6 +148,20 @@ def test_a_turn_that_may_go_on_has_no_span_of_its_own_yet(
     ]  # fmt: skip
 
 
+def test_usage_that_is_counted_late_stands_on_the_turn(
+    lab: Lab, store: Store, server: TestCollector
+) -> None:
+    session = store.begin()
+    store.append(session, *ask())
+    assert lab.send(rest_seconds=600) == 3
+    store.add_usage(session, Tokens(input=10, output=5))
+    store.end(session, "done")
+    assert lab.send(rest_seconds=600) == 1
+    assert lab.send(rest_seconds=600) == 0
+    counts = [get_attributes(one).get("gen_ai.usage.input_tokens") for one in server.spans]
+    assert counts == [None, None, None, 10]
+
+
 def test_a_busy_collector_is_asked_again(lab: Lab, store: Store, server: TestCollector) -> None:
     store.append(store.begin(), *ask())
     server.answers = [(503, {}), (429, {"Retry-After": "0.02"})]

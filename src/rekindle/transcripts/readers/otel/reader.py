@@ -21,7 +21,7 @@ from rekindle.transcripts.readers.session_builder import SessionSwitch, make_has
 from rekindle.types import Message, Session
 
 from .own_spans import is_own_span, read_own_messages, read_own_session
-from .span_messages import parse_inputs, parse_outputs
+from .span_messages import parse_inputs, parse_outputs, parse_tokens
 from .spans import OtelSpan, read_spans
 from .thread import OtelThread, classify_span, hash_message
 
@@ -159,6 +159,8 @@ class _OtelConversation:
         thread = self.threads[0] if self.threads else self._create_thread(span, None)
         thread.update_session(span)
         thread.fill_fields(**read_own_session(span))
+        if classify_span(span) == "agent":
+            thread.add_usage(parse_tokens(span.attributes), time=span.start)
         for position, message in read_own_messages(span):
             if position > thread.position:
                 thread.position = position
