@@ -147,9 +147,12 @@ def _collect_commands(
             counts[1] += use.worked
             counts[2] += use.failed
     for key, sessions in used.items():
-        forms[key] = _join_rare_forms(forms[key], {*key.split(" ")})
+        joined = _join_rare_forms(forms[key], {*key.split(" ")})
+        known = {one: counts for one, counts in joined.items() if is_worth_telling(one[0])}
+        if not known:
+            continue  # what each session ran is not kept
         ranked = sorted(  # what several sessions ran alike says more than a form with slots
-            forms[key].items(),
+            known.items(),
             key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
         )
         yield PlaybookItem(
