@@ -290,15 +290,19 @@ def _find_routine(
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
-    """Yield tests that were red before any change in one of the newest sessions."""
+    """Yield tests that were red before any change."""
     red: dict[str, list[int]] = {}
     for number, one in enumerate(observations):
         for name in one.red_tests:
             red.setdefault(name, []).append(number)
-    oldest = len(observations) - MAX_RED_TEST_AGE
     for name, sessions in red.items():
-        if sessions[-1] >= oldest:
-            yield PlaybookItem(name, tuple(sessions), len(sessions))
+        yield PlaybookItem(name, tuple(sessions), len(sessions))
+
+
+def list_current_red_tests(playbook: Playbook) -> list[PlaybookItem]:
+    """Return the tests that were red before any change in one of the newest sessions."""
+    oldest = len(playbook.sessions) - MAX_RED_TEST_AGE
+    return [one for one in playbook.red_tests if one.sessions[-1] >= oldest]
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

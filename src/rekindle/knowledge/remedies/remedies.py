@@ -41,7 +41,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "go",
         r"exec format error|bad CPU type in executable",
         "A test for another system cannot run here: only compile it with"
-        " `go test -c -o /dev/null <package>`, or all with `go test -exec=true ./...` or `go vet ./...`.",
+        " `go test -c -o /dev/null <package>`, or all with `go test -exec=true ./...`.",
     ),
     _rule(
         "go-cache",

@@ -340,3 +340,11 @@ def test_a_runner_of_something_that_is_not_kept_is_no_command() -> None:
     ]
     sessions = [[bash(f"go run ./{name}"), bash("go vet ./...")] for name in "abcd"]
     assert "go run" not in recall_start(build(*sessions), "go on").text
+
+
+def test_a_test_that_was_red_long_ago_is_told_when_it_fails_again() -> None:
+    red = bash("go test ./...", failed=True, result="--- FAIL: TestWatch (0.1s)")
+    playbook = build([red], [red], *[[bash("go vet ./...")]] * 40)
+    assert "TestWatch" not in recall_start(playbook, "go on").text
+    told = recall_failure(playbook, ROOT, red.call, red.result).text
+    assert "`TestWatch` failed before any change (2 sessions, last on 1970-01-02)" in told
