@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.notes.calls import read_command, read_forms
 from rekindle.knowledge.remedies.remedies import REMEDIES, find_missing_program, find_remedy
-from rekindle.types import ToolCall
 
 # rule, command, what it reports
 FAILURES = [
@@ -94,9 +92,7 @@ FAILURES = [
 
 
 def find(command: str, result: str) -> str | None:
-    call = ToolCall("1", "Bash", {"command": command})
-    programs = {form.key.partition(" ")[0] for form in read_forms(call, "/w")}
-    found = find_remedy(read_command(call), programs, result)
+    found = find_remedy(command, result)
     return found[0] if found else None
 
 

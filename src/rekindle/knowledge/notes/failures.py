@@ -114,7 +114,7 @@ def recall_failure(
     ]
     if not list_red_tests(result):  # which says nothing against the command
         notes += _choose_notes(playbook, failure, is_usage_error(result))
-        notes += _apply_rule(playbook, call, failure, result)
+        notes += _apply_rule(playbook, call, result)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
 
@@ -321,15 +321,12 @@ def _suggest_program(playbook: Playbook, result: str) -> list[RecalledNote]:
     return [describe_form(form) for form in ways[:1]]
 
 
-def _apply_rule(
-    playbook: Playbook, call: ToolCall, failure: _Failure, result: str
-) -> list[RecalledNote]:
+def _apply_rule(playbook: Playbook, call: ToolCall, result: str) -> list[RecalledNote]:
     """Return what helps with such a failure in every project; nothing where nothing was learned."""
     command = read_command(call)
     if not playbook.sessions or not command:
         return []
-    programs = {form.key.partition(" ")[0] for form in failure.forms}
-    found = find_remedy(command, programs, result)
+    found = find_remedy(command, result)
     if found is None:
         return []
     name, advice = found
