@@ -109,7 +109,7 @@ def recall_failure(
     notes = [
         *_recall_red_tests(playbook, result),
         *suggest_paths(playbook, root, call, result),
-        *_suggest_folder(playbook, root, failure, result),
+        *_suggest_folder(playbook, root, call, result),
         *_suggest_program(playbook, result),
     ]
     if not list_red_tests(result):  # which says nothing against the command
@@ -292,12 +292,15 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
 
 
 def _suggest_folder(
-    playbook: Playbook, root: str, failure: _Failure, result: str
+    playbook: Playbook, root: str, call: ToolCall, result: str
 ) -> list[RecalledNote]:
     """Return where a command works that did not find its project in the folder of the shell."""
-    if not root or not _WRONG_FOLDER.search(result[-4_000:]):
+    command = read_command(call)
+    if not (root and command and _WRONG_FOLDER.search(result[-4_000:])):
         return []
-    keys = {form.key for form in failure.forms}
+    if "cd /" in command or "cd ~" in command:
+        return []  # it went there on purpose
+    keys = {form.key for form in read_forms(call, root)}
     known = [form for item in playbook.commands if item.name in keys for form in item.forms]
     best = max(known, key=lambda form: form.sessions, default=None)
     folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root

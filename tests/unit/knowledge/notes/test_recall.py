@@ -325,6 +325,8 @@ def test_a_command_in_the_wrong_folder_recalls_where_it_works() -> None:
     assert f"cd {ROOT}/web" in told.text
     told = recall_failure(playbook, ROOT, bash("go vet ./...").call, "go: go.mod file not found")
     assert f"`cd {ROOT}`" in told.text
+    elsewhere = bash("cd /other && go vet ./...").call
+    assert recall_failure(playbook, ROOT, elsewhere, "go: go.mod file not found").text == ""
 
 
 def test_a_program_that_is_not_found_recalls_how_it_was_run() -> None:
