@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import Message, ToolCall, open_store
-from rekindle.knowledge.notes.replay import METRICS, ReplayResult
+from rekindle.knowledge.notes.replay import PARTS, ReplayResult
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.learning.notes.replay import replay_projects
@@ -45,6 +45,8 @@ MUST = {
 TITLES = {
     "given": "sessions told anything",
     "came_true": "of the commands and files named at the start came true",
+    "commands_true": "– of the commands alone",
+    "files_true": "– of the files alone",
     "commands_told": "the project's own commands that the session used: told",
     "files_told": "files that the session used: told",
     "mended": "failures that the session fixed: the difference told",
@@ -174,8 +176,11 @@ def build_table(results: list[ReplayResult], times: dict[str, Any], histories: i
         f"| | {' | '.join(one.name for one in results)} | must reach | reached |",
         f"|---|{'---|' * len(results)}---|---|",
     ]
-    for metric in METRICS:
+    for metric in TITLES:
         cells = " | ".join(format_rate(one, metric) for one in results)
+        if metric in PARTS:
+            lines.append(f"| {TITLES[metric]} | {cells} | – | |")
+            continue
         sign = "≤" if metric == "beside" else "≥"
         reached = "yes" if is_reached(notes, metric) else "**no**"
         lines.append(f"| {TITLES[metric]} | {cells} | {sign} {MUST[metric]:.0%} | {reached} |")

@@ -24,7 +24,7 @@ from .notes.note import (
     describe_routine,
     make_note_id,
 )
-from .notes.playbook import Playbook, build_playbook
+from .notes.playbook import Playbook, build_playbook, list_current_red_tests
 from .notes.records import SessionObservation, hash_words
 
 _EXTRA_SESSIONS = {
@@ -46,7 +46,10 @@ def build_notes(
         *_iter_commands(playbook, observations),
         *_iter_pitfalls(playbook),
         *_iter_workflows(playbook),
-        *(_convert_note(describe_red_test(one, playbook)) for one in playbook.red_tests),
+        *(
+            _convert_note(describe_red_test(one, playbook))
+            for one in list_current_red_tests(playbook)
+        ),
         *(_convert_note(describe_file(one, playbook)) for one in playbook.files),
     ]
     shared = [note._replace(project=project) for note in notes if note.sessions >= min_sessions]

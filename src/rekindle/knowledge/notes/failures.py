@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from rekindle.knowledge.remedies.remedies import find_missing_program, find_remedy
 from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import Message, ToolCall
 
-from .calls import list_red_tests, read_forms, read_path
+from .calls import list_red_tests, read_command, read_forms, read_path
 from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .harmless import is_file_name
 from .note import (
@@ -42,6 +43,7 @@ FIX_BONUS = 0.25  # in the order of notes: what failed and was fixed says more t
 PRIOR_FAILURES = 1.0  # that a note is taken to have missed before it was tried
 BASE_WEIGHT = 0.25  # of a failure that looks different
 _HEADING = "In earlier sessions here:"
+_RULE_HEADING = "What usually helps:"
 # The command was called in a wrong way or in a wrong place; a red test is neither.
 _USAGE_ERROR = re.compile(
     r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized|invalid (?:option|argument)"
@@ -55,6 +57,13 @@ _SERVER_ERROR = re.compile(r"(?i)\bhttp[ /]{0,2}[45]\d\d\b|\"status\": ?\"?[45]\
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
     r"|did not match any|unknown revision or path"
+)
+# The command looked for its project in the folder that the shell was in.
+_WRONG_FOLDER = re.compile(
+    r"(?i)go\.mod file not found|cannot find main module|does not contain main module"
+    r"|not a git repository|no makefile found|could not (?:read package\.json|find `?Cargo\.toml)"
+    r"|no package\.json|no such file or directory, open '[^'\n]{0,300}package\.json"
+    r"|no justfile found|no taskfile found|\bcd:[^\n]{0,300}no such file or directory"
 )
 
 
@@ -97,9 +106,15 @@ def recall_failure(
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
-    notes = _recall_red_tests(playbook, result) + suggest_paths(playbook, root, call, result)
+    notes = [
+        *_recall_red_tests(playbook, result),
+        *suggest_paths(playbook, root, call, result),
+        *_suggest_folder(playbook, root, call, result),
+        *_suggest_program(playbook, result),
+    ]
     if not list_red_tests(result):  # which says nothing against the command
         notes += _choose_notes(playbook, failure, is_usage_error(result))
+        notes += _apply_rule(playbook, call, result)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
 
@@ -276,6 +291,51 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
     return found
 
 
+def _suggest_folder(
+    playbook: Playbook, root: str, call: ToolCall, result: str
+) -> list[RecalledNote]:
+    """Return where a command works that did not find its project in the folder of the shell."""
+    command = read_command(call)
+    if not (root and command and _WRONG_FOLDER.search(result[-4_000:])):
+        return []
+    if "cd /" in command or "cd ~" in command:
+        return []  # it went there on purpose
+    keys = {form.key for form in read_forms(call, root)}
+    known = [form for item in playbook.commands if item.name in keys for form in item.forms]
+    best = max(known, key=lambda form: form.sessions, default=None)
+    folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root
+    text = f"The shell was in another folder: `cd {folder}` first."
+    return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
+
+
+def _suggest_program(playbook: Playbook, result: str) -> list[RecalledNote]:
+    """Return how sessions here ran a program that was not found."""
+    missing = find_missing_program(result)
+    if missing is None:
+        return []
+    ways = [
+        form
+        for item in playbook.commands
+        for form in item.forms
+        if any(word.rsplit("/", 1)[-1] == missing for word in form.text.split())
+        and form.text.split()[0] != missing
+    ]
+    ways.sort(key=lambda form: (-form.sessions, form.text))
+    return [describe_form(form) for form in ways[:1]]
+
+
+def _apply_rule(playbook: Playbook, call: ToolCall, result: str) -> list[RecalledNote]:
+    """Return what helps with such a failure in every project; nothing where nothing was learned."""
+    command = read_command(call)
+    if not playbook.sessions or not command:
+        return []
+    found = find_remedy(command, result)
+    if found is None:
+        return []
+    name, advice = found
+    return [RecalledNote(make_note_id("rule", name), "pitfall", advice)]
+
+
 def _list_patterns(form: CommandForm) -> list[str]:
     """Return the patterns of files that a command names."""
     folder = f"{form.folder}/" if form.folder else ""
@@ -307,11 +367,13 @@ def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
     kept: list[RecalledNote] = []
-    tokens = estimate_text_tokens(_HEADING)
+    lines: list[str] = []
     for note in notes:
-        cost = estimate_text_tokens(note.text) + 2
-        if tokens + cost <= MAX_FAILURE_TOKENS:
+        is_rule = note.kind == "pitfall" and not note.sessions  # and nothing that happened here
+        heading = _RULE_HEADING if is_rule else _HEADING
+        added = [f"- {note.text}"] if heading in lines else [heading, f"- {note.text}"]
+        if estimate_text_tokens("\n".join([*lines, *added])) <= MAX_FAILURE_TOKENS:
             kept.append(note)
-            tokens += cost
-    text = "\n".join([_HEADING, *(f"- {note.text}" for note in kept)])
-    return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()
+            lines += added
+    text = "\n".join(lines)
+    return Recall(text, estimate_text_tokens(text), tuple(kept))

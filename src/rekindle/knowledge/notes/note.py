@@ -12,7 +12,7 @@ import msgspec
 from rekindle.errors import InvalidInput
 from rekindle.knowledge.wishes.records import Wish
 
-from .playbook import KnownFix, Playbook, Routine
+from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
 from .records import CommandForms, PlaybookItem
 
 MAX_VARIANTS = 10
@@ -87,7 +87,7 @@ def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
             yield describe_fix(known, playbook)
     if playbook.routine:
         yield describe_routine(playbook.routine, playbook)
-    for item in _rank_items(playbook.red_tests):
+    for item in _rank_items(tuple(list_current_red_tests(playbook))):
         yield describe_red_test(item, playbook)
     for item in _rank_items(playbook.files):
         yield describe_file(item, playbook)

@@ -147,9 +147,12 @@ def _collect_commands(
             counts[1] += use.worked
             counts[2] += use.failed
     for key, sessions in used.items():
-        forms[key] = _join_rare_forms(forms[key], {*key.split(" ")})
+        joined = _join_rare_forms(forms[key], {*key.split(" ")})
+        known = {one: counts for one, counts in joined.items() if is_worth_telling(one[0])}
+        if not known:
+            continue  # what each session ran is not kept
         ranked = sorted(  # what several sessions ran alike says more than a form with slots
-            forms[key].items(),
+            known.items(),
             key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
         )
         yield PlaybookItem(
@@ -287,15 +290,19 @@ def _find_routine(
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
-    """Yield tests that were red before any change in one of the newest sessions."""
+    """Yield tests that were red before any change."""
     red: dict[str, list[int]] = {}
     for number, one in enumerate(observations):
         for name in one.red_tests:
             red.setdefault(name, []).append(number)
-    oldest = len(observations) - MAX_RED_TEST_AGE
     for name, sessions in red.items():
-        if sessions[-1] >= oldest:
-            yield PlaybookItem(name, tuple(sessions), len(sessions))
+        yield PlaybookItem(name, tuple(sessions), len(sessions))
+
+
+def list_current_red_tests(playbook: Playbook) -> list[PlaybookItem]:
+    """Return the tests that were red before any change in one of the newest sessions."""
+    oldest = len(playbook.sessions) - MAX_RED_TEST_AGE
+    return [one for one in playbook.red_tests if one.sessions[-1] >= oldest]
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

@@ -38,6 +38,12 @@ _KNOWN_PROGRAMS = split_words(
 )
 
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
+# Programs that run what their first argument names, the latter behind `run` or such a word.
+_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run")
+_TASK_RUNNERS = split_words(
+    "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
+)
+_RUN_WORDS = split_words("run exec x tool task run-script dlx")
 _SCRIPT_OPTIONS = split_words("- -- -c -e -lc -p -r -s")  # what follows is the script itself
 
 
@@ -52,8 +58,11 @@ def get_program(key: str) -> str:
 
 
 def is_worth_telling(form: str) -> bool:
-    """Return whether a form says more than that an interpreter ran what is not kept."""
+    """Return whether a form says more than that something was run that is not kept."""
     program, *words = form.split(" ")
-    if program.rsplit("/", 1)[-1] not in INTERPRETERS:
-        return True
+    name = program.rsplit("/", 1)[-1]
+    if name not in INTERPRETERS:
+        target = next((word for word in words if word[0] != "-" and word not in _RUN_WORDS), "")
+        runs = name in _RUNNERS or (name in _TASK_RUNNERS and not _RUN_WORDS.isdisjoint(words))
+        return not (runs and target[:1] == "<")
     return not all(word[0] == "<" or word in _SCRIPT_OPTIONS for word in words)

@@ -23,7 +23,7 @@ from .note import (
     describe_wish,
     list_notes,
 )
-from .playbook import KnownFix, Playbook
+from .playbook import KnownFix, Playbook, list_current_red_tests
 from .records import Fix, PlaybookItem, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
@@ -171,7 +171,7 @@ def _describe_change(fix: Fix) -> tuple[object, ...]:
 
 def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
     """Return the tests that were red before any change in several sessions, the latest first."""
-    common = [one for one in playbook.red_tests if len(one.sessions) > 1]
+    common = [one for one in list_current_red_tests(playbook) if len(one.sessions) > 1]
     return sorted(common, key=lambda one: (-one.sessions[-1], one.name))[:MAX_RED_TESTS]
 
 

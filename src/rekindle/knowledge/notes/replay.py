@@ -30,6 +30,7 @@ MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
 NAIVE_COMMANDS, NAIVE_FILES, NAIVE_FORMS = 12, 8, 2
 METRICS = ("given", "came_true", "commands_told", "files_told", "mended", "beside")
+PARTS = ("commands_true", "files_true")  # of what came true
 _NO_RESULT = Message("tool")
 _WORD = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|[^\s;&|]+""")
 _PLAIN_WORDS = frozenset(("&&", "cd", "||", "2>&1", "echo", "head", "tail"))
@@ -77,7 +78,7 @@ class ReplayResult(NamedTuple):
             metric: compute_rate(
                 {one.session: one.counts[metric] for one in self.scores}, len(self.scores)
             )
-            for metric in METRICS
+            for metric in (*METRICS, *PARTS)
         }
 
     @property
@@ -214,6 +215,8 @@ def _replay_session(
     pairs = {
         "given": (int(bool(start.notes)), 1),
         "came_true": (counts["true"], counts["advised"]),
+        "commands_true": (counts["commands_told"], counts["advised_commands"]),
+        "files_true": (counts["files_told"], counts["advised"] - counts["advised_commands"]),
         "commands_told": (counts["commands_told"], counts["commands"]),
         "files_told": (counts["files_told"], counts["files"]),
         "mended": (counts["mended"], counts["mendable"]),
@@ -240,6 +243,7 @@ def _score_start(
     hits = len(commands & used) + len(paths & files)
     counts.update(
         advised=len(commands) + len(paths),
+        advised_commands=len(commands),
         true=hits,
         commands=len(used),
         commands_told=len(commands & used),

@@ -295,3 +295,58 @@ def test_a_fix_that_sessions_needed_on_different_packages_is_told_at_the_start()
     assert "then worked" not in recall_start(once, "fix the parser").text  # perhaps a fork
     twice = build(*usual, fail_and_fix("auth"), fail_and_fix("sync"))
     assert "`go test -c ./sync` then worked (2 sessions)" in recall_start(twice, "fix it").text
+
+
+def test_a_rule_of_a_program_is_told_where_something_was_learned() -> None:
+    call = bash("GOOS=windows go test ./a").call
+    result = "fork/exec /tmp/a.test.exe: exec format error"
+    recall = recall_failure(build([bash("make test")]), ROOT, call, result)
+    assert recall.text.startswith("What usually helps:\n- ")
+    assert "go test -c" in recall.text
+    assert [(note.kind, note.sessions) for note in recall.notes] == [("pitfall", 0)]
+    assert recall_failure(Playbook(), ROOT, call, result).text == ""
+
+
+def test_what_happened_here_comes_before_a_rule() -> None:
+    fixed = [
+        bash("go list ./...", failed=True, result=DENIED),
+        bash("env GOCACHE=/tmp/cache go list ./..."),
+    ]
+    text = recall_failure(build(fixed), ROOT, bash("go list ./cmd").call, DENIED).text
+    assert text.index("In earlier sessions here:") < text.index("What usually helps:")
+    assert text.index("/tmp/cache") < text.index("/tmp/go-build")
+
+
+def test_a_command_in_the_wrong_folder_recalls_where_it_works() -> None:
+    playbook = build(*[[bash("cd web && npm run lint"), bash("go vet ./...")]] * 2)
+    told = recall_failure(
+        playbook, ROOT, bash("npm run lint").call, "npm error Could not read package.json"
+    )
+    assert f"cd {ROOT}/web" in told.text
+    told = recall_failure(playbook, ROOT, bash("go vet ./...").call, "go: go.mod file not found")
+    assert f"`cd {ROOT}`" in told.text
+    elsewhere = bash("cd /other && go vet ./...").call
+    assert recall_failure(playbook, ROOT, elsewhere, "go: go.mod file not found").text == ""
+
+
+def test_a_program_that_is_not_found_recalls_how_it_was_run() -> None:
+    playbook = build(*[[bash("uv run pytest -x")]] * 2)
+    told = recall_failure(playbook, ROOT, bash("pytest -x").call, "bash: pytest: command not found")
+    assert "`uv run pytest -x` worked (2 sessions)" in told.text
+
+
+def test_a_runner_of_something_that_is_not_kept_is_no_command() -> None:
+    sessions = [[bash(f"go run /tmp/{name}.go"), bash("go run ./cmd/tool")] for name in "abcd"]
+    assert [note.command for note in recall_start(build(*sessions), "go on").notes] == [
+        "go run ./cmd/tool"
+    ]
+    sessions = [[bash(f"go run ./{name}"), bash("go vet ./...")] for name in "abcd"]
+    assert "go run" not in recall_start(build(*sessions), "go on").text
+
+
+def test_a_test_that_was_red_long_ago_is_told_when_it_fails_again() -> None:
+    red = bash("go test ./...", failed=True, result="--- FAIL: TestWatch (0.1s)")
+    playbook = build([red], [red], *[[bash("go vet ./...")]] * 40)
+    assert "TestWatch" not in recall_start(playbook, "go on").text
+    told = recall_failure(playbook, ROOT, red.call, red.result).text
+    assert "`TestWatch` failed before any change (2 sessions, last on 1970-01-02)" in told

@@ -1,0 +1,1 @@
+"""Remedies of failures that are the same in every project."""

@@ -1,0 +1,265 @@
+"""What helps with failures that are the same in every project: rules of common programs.
+
+Each rule has a name, the programs it is about, how their failure looks, and what to do. It is told only
+at such a failure, and only if the program does not say itself what it wants. Rules have fixed texts: no
+word of any session is in them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.shell.command_reader import split_commands
+
+MAX_RESULT_CHARS = 4_000
+
+
+class Remedy(NamedTuple):
+    """A rule: its name, the programs that it is about, how the failure looks, and what to do."""
+
+    name: str
+    programs: frozenset[str]  # empty for any
+    look: re.Pattern[str]
+    advice: str
+    has: str = ""  # what the command line must contain
+
+
+def _create_rule(name: str, programs: str, look: str, advice: str, has: str = "") -> Remedy:
+    return Remedy(
+        name, split_words(programs), re.compile(look, re.IGNORECASE | re.MULTILINE), advice, has
+    )
+
+
+_DENIED = r"(?:operation not permitted|permission denied|read-only file system)"
+
+REMEDIES: tuple[Remedy, ...] = (
+    # ── Go
+    _create_rule(
+        "go-test-for-another-system",
+        "go",
+        r"exec format error|bad CPU type in executable",
+        "A test for another system cannot run here: only compile it with"
+        " `go test -c -o /dev/null <package>`, or all with `go test -exec=true ./...`.",
+    ),
+    _create_rule(
+        "go-cache",
+        "go golangci-lint mise make just task gopls staticcheck",
+        rf"go-build[^\n]{{0,200}}{_DENIED}|build cache is required",
+        "The build cache cannot be written: set `GOCACHE=/tmp/go-build`"
+        " (`GOMODCACHE` and `GOLANGCI_LINT_CACHE` are the others).",
+    ),
+    _create_rule(
+        "go-package-path",
+        "go",
+        r"package \S{1,200} is not in (?:std|GOROOT)",
+        "A package of the module is named with `./` in front: `./<folder>`, or all with `./...`.",
+    ),
+    _create_rule(
+        "go-single-files",
+        "go",
+        r"^# command-line-arguments[^\n]{0,200}\n[^\n]{0,300}undefined: ",
+        "A single file is compiled without the rest of its package: name the package (`./<folder>`).",
+    ),
+    _create_rule(
+        "go-build-tags",
+        "go",
+        r"build constraints exclude all Go files",
+        "The files have a build tag: `-tags <tag>`, as in their `//go:build` line.",
+    ),
+    _create_rule(
+        "gofmt-packages",
+        "gofmt goimports gofumpt",
+        r"\.\.\.: no such file or directory",
+        "It takes files and folders, not packages: `-l .` instead of `./...`.",
+    ),
+    _create_rule(
+        "gofmt-reports",
+        "gofmt goimports gofumpt",
+        r"^@@ -\d+,\d+ \+\d+,\d+ @@",
+        "It only reports: `-w` formats the files.",
+        "-d",
+    ),
+    _create_rule(
+        "go-test-binaries",
+        "go",
+        r"cannot (?:write test binary|use -o flag)[^\n]{0,100}multiple packages|-c flag with multiple",
+        "One binary holds one package: `-o <folder>/` for many, or compile all with"
+        " `go test -exec=true ./...` and keep none.",
+    ),
+    # ── git and gh
+    _create_rule(
+        "branch-in-worktree",
+        "git",
+        r"is already (?:used by worktree|checked out) at",
+        "Another worktree has the branch: begin at the remote's with"
+        " `git checkout -b <branch> origin/<branch>`, or look at it with `git checkout --detach`.",
+    ),
+    _create_rule(
+        "unknown-revision",
+        "git",
+        r"(?:ambiguous argument|bad revision) '(?:origin|upstream)/",
+        "`git fetch origin` gets what is new there; `git branch -a` names the branches.",
+    ),
+    _create_rule(
+        "pr-diff-options",
+        "gh",
+        r"unknown flag: --(?:stat|name-status|numstat|shortstat)",
+        "`gh pr diff` has `--name-only`; the counts are in `gh pr view <number> --json files`.",
+        "pr diff",
+    ),
+    _create_rule(
+        "classic-projects",
+        "gh",
+        r"Projects \(classic\) is being deprecated",
+        "This `gh` asks for what was removed: name the fields (`gh pr view <number> --json title,body`),"
+        " or use `gh api repos/{owner}/{repo}/pulls/<number>`.",
+    ),
+    _create_rule(
+        "gh-typed-fields",
+        "gh",
+        r"is not (?:a|an) (?:number|integer|boolean)",
+        "`-f` sends text: `-F <field>=<value>` sends numbers and booleans as such.",
+        "gh api",
+    ),
+    _create_rule(
+        "no-pull-request",
+        "gh",
+        r"no pull requests found for branch",
+        "The branch has none: `gh pr list --state all` shows their numbers.",
+    ),
+    _create_rule(
+        "jq-not-equal",
+        "jq gh",
+        r"(?:unexpected INVALID_CHARACTER|unexpected token \"\\\\\")",
+        "The shell tool changes `!`: write `(a == b | not)` instead of `a != b`.",
+        "!=",
+    ),
+    # ── shell
+    _create_rule(
+        "folder-of-output",
+        "",
+        r"^(?:/bin/)?(?:bash|zsh|sh|\(eval\))(?!\S{0,20} ?(?:line \d+: )?cd:)[^\n]{0,200}"
+        r"no such file or directory",
+        "The folder of the output may not exist: `mkdir -p <folder>` first.",
+        ">",
+    ),
+    _create_rule(
+        "quotes",
+        "",
+        r"unexpected EOF while looking for matching|unmatched ['\"]|unterminated quoted string",
+        "Give such a text in a here-document with a quoted end (`<<'EOF'`), a commit's with `-F -`.",
+    ),
+    _create_rule(
+        "zsh-pattern",
+        "",
+        r"no matches found: (?:-\S|\S{0,300}[?\[^])",
+        "zsh takes `*`, `?` and `[` for patterns: put the word in quotes, as in `--include='*.go'`.",
+    ),
+    _create_rule(
+        "zsh-parser",
+        "",
+        r"^\(eval\):\d+: parse error near",
+        "The tool's zsh cannot read the line: run it with `bash -c '<line>'`.",
+    ),
+    _create_rule(
+        "search-pattern",
+        "grep egrep rg git",
+        r"regex parse error|(?:parentheses|brackets[^\n]{0,12}|braces) not balanced|unmatched [\[({]"
+        r"|operand invalid|invalid preceding regular expression",
+        "`-F` searches for the text as it stands; `-e` comes before a pattern that begins with `-`.",
+    ),
+    _create_rule(
+        "rg-include",
+        "rg",
+        r"unrecognized flag --(?:include|exclude|exclude-dir)",
+        "`-g '*.ext'` names the files to search, `-g '!folder'` those to leave out.",
+    ),
+    _create_rule(
+        "bsd-grep",
+        "grep egrep",
+        r"invalid option -- P",
+        "This `grep` has no `-P`: use `-E`, or `rg`.",
+    ),
+    _create_rule(
+        "bsd-sed",
+        "sed",
+        r"sed: 1: \"[^\n]{0,300}(?:invalid command code|extra characters|undefined label|expects \\)",
+        "This is the `sed` of BSD: `-i ''` to change a file, `-E` for groups.",
+    ),
+    _create_rule(
+        "bsd-head",
+        "head",
+        r"illegal line count -- -",
+        "This `head` cannot count from the end: `sed '$d'` leaves out the last line.",
+    ),
+    _create_rule(
+        "port-in-use",
+        "",
+        r"EADDRINUSE|address already in use",
+        "Another program has the port: `lsof -i :<port>` shows it; use another, or 0 for any free one.",
+    ),
+    # ── Python, Node
+    _create_rule(
+        "pytest-plugin",
+        "pytest python python3 uv poetry",
+        r"unrecognized arguments: [^\n]{0,100}(?:-n\b|--timeout|--cov|--asyncio-mode)",
+        "The plugin of the option is not installed: leave the option out.",
+    ),
+    _create_rule(
+        "pytest-node",
+        "pytest python python3 uv poetry",
+        r"ERROR: not found: [^\n]{1,300}::",
+        "`-k <name>` finds a test by its name, whatever class it is in.",
+    ),
+    _create_rule(
+        "node-module",
+        "node",
+        r"cannot use import statement outside a module|await is only valid in async",
+        "Such a script needs `--input-type=module` behind `node`, or a file that ends with `.mjs`.",
+    ),
+    _create_rule(
+        "node-typescript",
+        "node",
+        r"ERR_UNKNOWN_FILE_EXTENSION[^\n]{0,40}\.ts",
+        "`npx tsx <file>` runs TypeScript; so does `node --experimental-strip-types`.",
+    ),
+)
+
+# What runs instead of a program that is not installed.
+_SUBSTITUTES: dict[str, str] = {
+    "python": "`python3`",
+    "pip": "`python3 -m pip`",
+    "docker-compose": "`docker compose`",
+    "timeout": "`gtimeout`, or the time limit of the tool",
+    "rg": "`grep -rn`",
+    "fd": "`find`",
+    "tree": "`find . -maxdepth 2`",
+    "gsed": "`sed`",
+    **dict.fromkeys(split_words("tsc eslint prettier vitest jest tsx ts-node"), "`npx` in front"),
+}
+_NOT_FOUND = re.compile(
+    r"(?:command not found: ([\w.+-]{1,40})|\b([\w.+-]{1,40}): (?:command )?not found\b(?!:))"
+)
+
+
+def find_missing_program(result: str) -> str | None:
+    """Return the program that a shell did not find, by its report."""
+    match = _NOT_FOUND.search(result[-MAX_RESULT_CHARS:])
+    return (match.group(1) or match.group(2)) if match else None
+
+
+def find_remedy(command: str, result: str) -> tuple[str, str] | None:
+    """Return the name and the advice of the rule that fits a failed command, if there is one."""
+    missing = find_missing_program(result)
+    if missing in _SUBSTITUTES and missing in command:
+        return "missing-program", f"`{missing}` is not installed: {_SUBSTITUTES[missing]}."
+    end = result[-MAX_RESULT_CHARS:]
+    programs = {one.program for one in split_commands(command)}
+    for rule in REMEDIES:
+        if rule.programs and rule.programs.isdisjoint(programs):
+            continue
+        if rule.has in command and rule.look.search(end):
+            return rule.name, rule.advice
+    return None

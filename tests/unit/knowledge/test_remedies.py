@@ -1,0 +1,128 @@
+"""Rules of common programs: each is found by a failure of its kind, and by no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.knowledge.remedies.remedies import REMEDIES, find_missing_program, find_remedy
+
+# rule, command, what it reports
+FAILURES = [
+    (
+        "go-test-for-another-system",
+        "GOOS=windows go test ./a",
+        "fork/exec /tmp/go-build1/a.test.exe: exec format error\nFAIL example/a 0.001s",
+    ),
+    (
+        "go-cache",
+        "go list ./...",
+        "open /home/me/.cache/go-build/ab/cd-a: operation not permitted",
+    ),
+    ("go-package-path", "go vet internal/a", "package internal/a is not in std (/go/src)"),
+    (
+        "go-single-files",
+        "go test a_test.go",
+        "# command-line-arguments [command-line-arguments.test]\n./a_test.go:9:2: undefined: parse",
+    ),
+    (
+        "go-build-tags",
+        "go test ./e2e",
+        "package x/e2e: build constraints exclude all Go files in e2e",
+    ),
+    ("gofmt-packages", "gofmt -l ./...", "stat ./...: no such file or directory"),
+    ("gofmt-reports", "gofmt -d a.go", "diff a.go.orig a.go\n@@ -2,8 +2,8 @@\n-x"),
+    (
+        "go-test-binaries",
+        "go test -c ./...",
+        "cannot write test binary a.test for multiple packages:\nx/a\nx/b",
+    ),
+    (
+        "branch-in-worktree",
+        "git checkout main",
+        "fatal: 'main' is already used by worktree at '/w'",
+    ),
+    (
+        "unknown-revision",
+        "git log origin/next",
+        "fatal: ambiguous argument 'origin/next': unknown revision or path not in the working tree.",
+    ),
+    ("pr-diff-options", "gh pr diff 7 --stat", "unknown flag: --stat\n\nUsage:  gh pr diff"),
+    (
+        "classic-projects",
+        "gh pr edit 7 --title x",
+        "GraphQL: Projects (classic) is being deprecated in favor of the new Projects",
+    ),
+    ("gh-typed-fields", "gh api repos/a/b -f id=7", '"7" is not a number. (HTTP 422)'),
+    ("no-pull-request", "gh pr view", 'no pull requests found for branch "topic"'),
+    (
+        "jq-not-equal",
+        "jq '.[] | select(.a != 1)' a.json",
+        "jq: error: syntax error, unexpected INVALID_CHARACTER at <top-level>, line 1",
+    ),
+    (
+        "folder-of-output",
+        "echo x > out/a.txt",
+        "bash: line 1: out/a.txt: No such file or directory",
+    ),
+    ("folder-of-output", "echo x > out/a.txt", "(eval):1: no such file or directory: out/a.txt"),
+    (
+        "quotes",
+        "git commit -m 'it's done'",
+        "bash: -c: line 1: unexpected EOF while looking for matching `''",
+    ),
+    ("zsh-pattern", "gh api a?page=2", "zsh: no matches found: a?page=2"),
+    ("zsh-parser", "X=$(pwd) && ls", "(eval):1: parse error near `('"),
+    ("search-pattern", "rg 'f(' src", "rg: regex parse error:\n    f("),
+    ("rg-include", "rg --include '*.py' x", "rg: unrecognized flag --include"),
+    ("bsd-grep", "grep -P x a", "grep: invalid option -- P"),
+    ("bsd-sed", "sed -i s/a/b/ f", 'sed: 1: "f": invalid command code f'),
+    ("bsd-head", "head -n -1 a", "head: illegal line count -- -1"),
+    ("port-in-use", "npm run dev", "Error: listen EADDRINUSE: address already in use :::3000"),
+    ("pytest-plugin", "pytest -n 4", "error: unrecognized arguments: -n 4"),
+    ("pytest-node", "pytest a.py::test_b", "ERROR: not found: a.py::test_b"),
+    (
+        "node-module",
+        "node -e 'import a'",
+        "SyntaxError: Cannot use import statement outside a module",
+    ),
+    ("node-typescript", "node a.ts", 'TypeError [ERR_UNKNOWN_FILE_EXTENSION]: extension ".ts"'),
+    ("missing-program", "python a.py", "zsh: command not found: python"),
+    ("missing-program", "timeout 9 make", "bash: line 1: timeout: command not found"),
+]
+
+
+def find(command: str, result: str) -> str | None:
+    found = find_remedy(command, result)
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(("rule", "command", "result"), FAILURES)
+def test_a_failure_finds_its_rule(rule: str, command: str, result: str) -> None:
+    assert find(command, result) == rule
+    assert find(command, "FAIL: 3 tests failed") is None
+
+
+def test_every_rule_has_a_failure() -> None:
+    assert {rule.name for rule in REMEDIES} <= {rule for rule, _, _ in FAILURES}
+
+
+def test_a_rule_of_another_program_is_not_found() -> None:
+    assert find("cargo test", "exec format error") is None
+    assert find("git diff 7 --stat", "unknown flag: --stat") is None
+
+
+def test_a_folder_that_is_not_there_is_no_output() -> None:
+    assert find("cd src && make > log", "bash: line 1: cd: src: No such file or directory") is None
+
+
+@pytest.mark.parametrize(
+    ("result", "program"),
+    [
+        ("zsh: command not found: ruff", "ruff"),
+        ("/bin/sh: 1: ruff: not found", "ruff"),
+        ("ERROR: file or directory not found: a.py", None),
+        ("all passed", None),
+    ],
+)
+def test_a_missing_program_is_read_from_the_report(result: str, program: str | None) -> None:
+    assert find_missing_program(result) == program
