@@ -93,10 +93,11 @@ def run_python() -> None:
     folders = {"-c": "", "-m": os.getcwd()}
     folder = folders.get(first, os.path.dirname(os.path.abspath(first)))
     sys.path[:0] = [folder, *(path for path in known if path not in sys.path)]
-    if first == "-c":
-        sys.argv = [first, *rest[1:]]
+    if first in ("-c", "/dev/stdin"):  # a pipe can be read once, and `run_path` opens a file twice
+        source, *rest = rest if first == "-c" else (sys.stdin.read(), *rest)
+        sys.argv = [first, *rest]
         main = sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(rest[0], "<string>", "exec"), vars(main))
+        exec(compile(source, "<string>", "exec"), vars(main))
     elif first == "-m":
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)

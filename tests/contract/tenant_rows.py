@@ -9,6 +9,7 @@ from rekindle import Message, Store, ToolCall
 from rekindle.store.conversations.message_rows import encode_message
 from rekindle.store.core.columns import BLOB, KEY, REAL, ROWID, SERIAL, TEXT, Table, TableColumn
 from rekindle.store.core.tables import TABLES
+from rekindle.store.graphs.documents import DocumentChange, DocumentPlace
 from rekindle.store.learning.preludes import encode_prelude
 from rekindle.store.tenants.shared_tables import SHARED_TABLES
 
@@ -38,10 +39,12 @@ _FIXED: dict[str, Any] = {
     "templates.is_shared": 1,
     "leases.expires": 0.0, "memory_facts.since": 0.0,
 }  # fmt: skip
+DOCUMENT = DocumentPlace((ID,), "key")
 
 
 def fill(store: Store, word: str, sessions: list[str]) -> None:
     """Write sessions, and one row into every other table."""
+    store.documents.put(ID, [DocumentChange(DOCUMENT, {"text": word})])
     call = ToolCall("1", "run", json.dumps({"command": word}))
     for id in (ID, *sessions):
         session = store.begin(

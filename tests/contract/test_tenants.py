@@ -26,12 +26,13 @@ from rekindle.errors import (
 from rekindle.store import Filter
 from rekindle.store.core.tables import DIRECTORY_TABLES
 from rekindle.store.graphs.checkpoints import CheckpointQuery, ThreadKey
+from rekindle.store.graphs.documents import DocumentChange
 from rekindle.store.tenants.shared_tables import build_schema_names, set_row_security
 from rekindle.tenants import Quota, Tenants, erase_person, export_person, open_tenants
 from rekindle.types import Source, Tokens, Usage
 from tests import servers
 from tests.conftest import Clock
-from tests.contract.tenant_rows import ID, NOW, PROJECT, fill
+from tests.contract.tenant_rows import DOCUMENT, ID, NOW, PROJECT, fill
 
 WALLS = ("files", "views and rows", "views", "rows")
 READ_VERBS = {
@@ -41,7 +42,7 @@ READ_VERBS = {
 }  # fmt: skip
 DIRECTORY = {table.name for table in DIRECTORY_TABLES}
 # Not called: the end of the store, and what belongs to the directory of tenants.
-NOT_CALLED = {"close", "location", "tenants"}
+NOT_CALLED = {"close", "location", "address", "tenants"}
 
 
 class World(NamedTuple):
@@ -142,6 +143,9 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
         "next_run": NOW, "state": "paused", "platform_message_id": "mine", "retry_after": 1.0,
         "tool": "mine", "summary": "mine", "digest": "mine", "runs": [ID], "needed": {}, "values": {},
         "experiment": victim.experiments.list_all()[0], "root": ID, "arm": "warm", "errors": [],
+        "collection": ID, "place": DOCUMENT, "places": [DOCUMENT], "namespaces": [DOCUMENT.namespace],
+        "value": {"mine": 1}, "documents.delete_below.prefix": DOCUMENT.namespace,
+        "documents.put.changes": [DocumentChange(DOCUMENT, None)],
         "writes": [], "inbound_messages": [inbound], "replies": [], "verdicts": [], "judged": [],
         "observed": [], "pause": 1.0, "max_pending": 9, "backup.path": path / f"{word}.db",
         "graph_checkpoints.save_writes.key": ThreadKey(ID), "graph_checkpoints.copy_thread.source": ID,

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 
 class StoreAddress:
-    """The path or URL of a store, with its password, which `repr` and logs do not show."""
+    """The path or URL of a store, with its password, which `repr` and logs do not show.
 
-    __slots__ = ("_location", "_target")
+    `tenant` is the one whose rows it shows, in tables that tenants share.
+    """
 
-    def __init__(self, target: str, location: str) -> None:
+    __slots__ = ("_location", "_target", "tenant")
+
+    def __init__(self, target: str, location: str, tenant: str = "") -> None:
         self._target = target
         self._location = location
+        self.tenant = tenant
 
     def __repr__(self) -> str:
         return f"StoreAddress({self._location!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoreAddress) and other._target == self._target
+        return isinstance(other, StoreAddress) and (other._target, other.tenant) == (
+            self._target,
+            self.tenant,
+        )
 
     def __hash__(self) -> int:
-        return hash(self._target)
+        return hash((self._target, self.tenant))
 
-    def __reduce__(self) -> tuple[type[StoreAddress], tuple[str, str]]:
-        return StoreAddress, (self._target, self._location)
+    def __reduce__(self) -> tuple[type[StoreAddress], tuple[str, str, str]]:
+        return StoreAddress, (self._target, self._location, self.tenant)
 
     @property
     def file(self) -> str | None:

@@ -136,7 +136,7 @@ class Store:
     @property
     def address(self) -> StoreAddress:
         """The location with its password, to open the store in another process."""
-        return StoreAddress(self._engine.target, self._engine.location)
+        return StoreAddress(self._engine.target, self._engine.location, self._engine.tenant)
 
     # -- sessions
 

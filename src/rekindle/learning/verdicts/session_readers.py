@@ -19,6 +19,7 @@ from rekindle.store.address import StoreAddress
 from rekindle.types import JudgedSession, Message
 
 PAGE_SIZE = 500  # messages per page, which bounds the memory used
+BUSY_SECONDS = 30.0
 
 
 class WorkReader(Protocol):
@@ -94,8 +95,19 @@ def open_reader(address: StoreAddress) -> StoreReader:
     with _lock:
         if key not in _open_readers:
             _open_readers.clear()  # a worker that serves many stores keeps one open
-            _open_readers[key] = StoreReader(open_store(address.target, readonly=True))
+            _open_readers[key] = StoreReader(_open_store(address))
         return _open_readers[key]
+
+
+def _open_store(address: StoreAddress) -> Store:
+    if not address.tenant:
+        return open_store(address.target, readonly=True)
+    from rekindle.store.tenants.tenant_engine import TenantEngine
+
+    engine = TenantEngine(
+        address.target, address.tenant, durability="full", readonly=True, busy_seconds=BUSY_SECONDS
+    )
+    return Store(engine)
 
 
 def _identify_file(address: StoreAddress) -> tuple[int, int] | None:

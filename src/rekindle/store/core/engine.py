@@ -66,6 +66,7 @@ class Engine(Protocol):
     name: str
     location: str
     target: str  # as it was opened, with a password if there is one
+    tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:

@@ -160,6 +160,7 @@ class PostgresEngine:
     """A database on a PostgreSQL server."""
 
     name = "postgresql"
+    tenant = ""
     _transaction_type = PostgresTransaction
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
@@ -408,7 +409,7 @@ class PostgresEngine:
             )
             if is_added:
                 return
-        if len(messages) == count:
+        if messages and len(messages) == count:
             postgres_search.index_messages(tx, num, position, messages)
         else:
             postgres_search.index_messages_from(tx, num, position)

@@ -60,6 +60,7 @@ class SqliteEngine:
     """A SQLite database file."""
 
     name = "sqlite"
+    tenant = ""  # each has a file of its own
 
     def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))

@@ -253,6 +253,17 @@ def _format_collection(collection: str) -> str:
     return f"{ESCAPE}documents/{collection}"
 
 
+def build_person_condition(owner: str) -> tuple[str, tuple[str, ...]]:
+    """Build the condition for documents in a namespace of which a person, as stored, is a part."""
+    end, start = escape_text(_END), _format_collection("")
+    label = f"{end}{owner}{end}"
+    # Neither engine has the other's function for a part of a text.
+    condition = (
+        f"substr(thread, 1, {len(start)}) = ? AND replace(? || namespace, ?, '') <> ? || namespace"
+    )
+    return condition, (start, end, label, end)
+
+
 def _format_namespace(namespace: Namespace) -> str:
     labels = (label.replace("\x1e", "\x1e0").replace(_END, "\x1e1") for label in namespace)
     return escape_text("".join(f"{label}{_END}" for label in labels))

@@ -13,6 +13,7 @@ from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import decode_json
 from rekindle.store.core.tables import TABLES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.graphs.documents import build_person_condition
 from rekindle.store.sessions.requests import refresh_requests
 from rekindle.store.sessions.retention import delete_session
 from rekindle.store.transfer.copy_routes import clear_dead_references
@@ -251,6 +252,7 @@ def _list_conditions(person: StoredPerson) -> Iterator[tuple[str, str, Sequence[
         yield "person_usage", "person = ?", (owner,)
         for table in ("memory_facts", "memory_changes", "memory_owners", "assignments"):
             yield table, "owner = ?", (owner,)
+        yield "graph_values", *build_person_condition(owner)
     for num in person.inbox:
         yield "approvals", "inbox = ?", (num,)
         yield "outbox", "inbox = ?", (num,)

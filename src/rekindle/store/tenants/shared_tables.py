@@ -77,7 +77,7 @@ def create_or_upgrade(run: Run, names: SchemaNames) -> None:
             run(sql)
     if role:
         run(f'GRANT USAGE ON SCHEMA "{names.tables}", "{names.views}" TO {role}')
-        run(f"GRANT SELECT ON {shown} TO {role}")
+        run(f"GRANT SELECT ON {_VERSION_TABLE}, {shown} TO {role}")
 
 
 def set_row_security(run: Run, names: SchemaNames, *, is_on: bool) -> None:

@@ -53,7 +53,7 @@ class TenantEngine(PostgresEngine):
     def __init__(
         self, url: str, tenant: str, *, durability: str, readonly: bool, busy_seconds: float
     ) -> None:
-        self._tenant = tenant
+        self.tenant = tenant
         self._settings: tuple[str, ...] = ()
         super().__init__(url, durability=durability, readonly=readonly, busy_seconds=busy_seconds)
 
@@ -70,7 +70,7 @@ class TenantEngine(PostgresEngine):
             if self._readonly:
                 raise StoreReadOnly(f"{self.location} has not been migrated to this version yet")
             self._upgrade_tables(names, needs_role=bypasses)
-        self._settings = (f'"{names.views}"', SETTING, self._tenant, ROLE if bypasses else login)
+        self._settings = (f'"{names.views}"', SETTING, self.tenant, ROLE if bypasses else login)
 
     def _upgrade_tables(self, names: SchemaNames, *, needs_role: bool) -> None:
         with self._connector.connect() as connection:
