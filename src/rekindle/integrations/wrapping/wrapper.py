@@ -73,7 +73,7 @@ def wrap(
     return target
 
 
-class _AnswerBuilder(Protocol):
+class _StreamedAnswer(Protocol):
     def add(self, chunk: Any, /) -> None: ...
 
     def read(self) -> Answer: ...
@@ -84,7 +84,7 @@ class _CallKind(NamedTuple):
 
     read_request: Callable[[Mapping[str, Any]], list[Message]]
     read_answer: Callable[[Any], Answer]
-    make_stream: Callable[[], _AnswerBuilder]
+    make_stream: Callable[[], _StreamedAnswer]
 
 
 def _read_chat_request(fields: Mapping[str, Any]) -> list[Message]:
@@ -174,7 +174,7 @@ class _StreamView:
     def __init__(
         self,
         stream: Any,
-        builder: _AnswerBuilder,
+        builder: _StreamedAnswer,
         finish: Callable[[Callable[[Any], Answer], Any], None],
     ) -> None:
         self._stream = stream
