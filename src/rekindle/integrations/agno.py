@@ -77,7 +77,7 @@ class RekindleDb(JsonDb):
         if before is None or before.value != row:
             self._documents.put(COLLECTION, [DocumentChange(place, row)])
         if not deserialize:
-            return {**row, "runs": [_to_fields(run) for run in session.runs or []]}
+            return {**row, "runs": [_to_fields(run) for run in cast(list[Any], session.runs or [])]}
         stored: Any = deserialize_session(None, row)
         stored.runs = session.runs
         return stored
@@ -146,7 +146,6 @@ class RekindleDb(JsonDb):
         messages = convert_run(data) if is_recorded else []
         tokens = (read_tokens(data) if messages else None) or counted
         row[_COUNTED] = list(tokens)
-
         used = Tokens(*(max(0, new - old) for new, old in zip(tokens, counted, strict=True)))
 
         def write() -> str | None:
@@ -233,9 +232,10 @@ class RekindleDb(JsonDb):
             self._documents.put(COLLECTION, changes)
 
     def _get_seen(self) -> dict[str, dict[DocumentPlace, Mapping[str, Any]]]:
-        if not hasattr(self._seen, "tables"):
-            self._seen.tables = {}
-        return self._seen.tables
+        state: Any = self._seen
+        if not hasattr(state, "tables"):
+            state.tables = {}
+        return cast(dict[str, dict[DocumentPlace, Mapping[str, Any]]], state.tables)
 
     def _find_place(self, table: str, row: Fields) -> DocumentPlace:
         key = next((str(row[name]) for name in _KEYS if row.get(name)), None)
@@ -247,7 +247,7 @@ class RekindleDb(JsonDb):
 
 
 def _to_fields(run: Any) -> Fields:
-    return run if isinstance(run, dict) else run.to_dict()
+    return cast(Fields, run if isinstance(run, dict) else run.to_dict())
 
 
 def _get_run_order(row: Fields) -> tuple[int, int]:

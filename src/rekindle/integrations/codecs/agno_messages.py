@@ -59,7 +59,7 @@ def _convert_message(message: Fields) -> Message:
 
 def _convert_call(call: Fields) -> ToolCall:
     found = call.get("function")
-    function = cast(Fields, found) if isinstance(found, Mapping) else {}
+    function: Fields = cast(Fields, found) if isinstance(found, Mapping) else cast(Fields, {})
     arguments = function.get("arguments")
     return ToolCall(
         str(call.get("id") or ""),

@@ -87,9 +87,11 @@ class _CallKind(NamedTuple):
     make_stream: Callable[[], _StreamedAnswer]
 
 
-_CHAT = _CallKind(
-    lambda fields: convert_chat_request(fields.get("messages")), read_chat_answer, ChatStream
-)
+def _read_chat_request(fields: Mapping[str, Any]) -> list[Message]:
+    return convert_chat_request(fields.get("messages"))
+
+
+_CHAT = _CallKind(_read_chat_request, read_chat_answer, ChatStream)
 _RESPONSES = _CallKind(convert_response_request, read_response_answer, ResponseStream)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -199,11 +199,9 @@ def matches_filter(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _matches_value(value: Any, condition: Any) -> bool:
     if not isinstance(condition, Mapping):
         return value == condition
-    fields: Mapping[str, Any] = condition
+    fields = cast(Mapping[str, Any], condition)
     if not any(name.startswith("$") for name in fields):
-        return isinstance(value, Mapping) and all(
-            _matches_value(value.get(name), one) for name, one in fields.items()
-        )
+        return isinstance(value, Mapping) and matches_filter(cast(Mapping[str, Any], value), fields)
     return all(_compare_values(value, name, one) for name, one in fields.items())
 
 
