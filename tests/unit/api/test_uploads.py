@@ -40,3 +40,12 @@ def test_a_name_is_a_hash_and_nothing_else(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="64 hexadecimal"):
         TranscriptUploads(tmp_path / "in").get_state("t", name)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_tenant_pushed_is_deleted_with_it(tmp_path: Path) -> None:
+    uploads = TranscriptUploads(tmp_path)
+    for tenant in ("t", "other"):
+        uploads.append_chunk(tenant, NAME, b"words", offset=0, restart=False)
+    uploads.delete_all("t")
+    again = TranscriptUploads(tmp_path)
+    assert [again.get_state(one, NAME).size for one in ("t", "other")] == [0, 5]

@@ -79,6 +79,11 @@ class ServerStores:
         except InvalidApiKey:
             return None
 
+    def has_tenants(self) -> bool:
+        """Return whether there are tenants, whose keys are made elsewhere."""
+        tenants = self._find_tenants()
+        return tenants is not None and bool(tenants.list())
+
     def _find_tenants(self) -> Tenants | None:
         """Open the directory of tenants, if this server has any."""
         if self._tenants is None:

@@ -21,6 +21,7 @@ from rekindle.errors import InvalidInput, NotFound, StoreFull, WrongOffset
 from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
 
+FOLDER = Path("serve", "transcripts")  # in the home
 MAX_TRANSCRIPT_BYTES = 2_000_000_000
 MIN_FREE_BYTES = 500_000_000  # on the disk
 _CONTENT, _PLACE = "content", "read"
@@ -122,6 +123,13 @@ class TranscriptUploads:
             except OSError as error:
                 raise StoreFull(f"The transcript cannot be stored: {error.strerror}.") from None
 
+    def delete_all(self, tenant: str) -> None:
+        """Delete everything that a tenant has pushed."""
+        shutil.rmtree(self._get_folder(tenant), ignore_errors=True)
+
+    def _get_folder(self, tenant: str) -> Path:
+        return self._root / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+
     def _check_disk(self) -> None:
         """Leave room for the store: what is pushed must not keep others from writing."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -151,7 +159,7 @@ class TranscriptUploads:
         """Hold a transcript: one request at a time."""
         if not _NAME.fullmatch(name):
             raise InvalidInput("name: expected 64 hexadecimal digits")
-        folder = self._root / hashlib.sha256(tenant.encode()).hexdigest()[:32] / name
+        folder = self._get_folder(tenant) / name
         with self._mutex:
             upload = self._known.get(folder)
             if upload is None:

@@ -178,18 +178,18 @@ async def _run_server(
     from rekindle.api.serving.keys import KeyCache, RateLimiter
     from rekindle.api.serving.server import listen_at, log_start, serve_app
     from rekindle.api.serving.stores import ServerStores, start_learner
-    from rekindle.api.serving.uploads import TranscriptUploads
+    from rekindle.api.serving.uploads import FOLDER, TranscriptUploads
     from rekindle.store.async_store import AsyncStore
 
     keys = _open_key_file(config)
-    if not keys.list_keys():
-        print_notice("No API keys yet. Create one with `rekindle serve add-key NAME`.")
     with listen_at(address) as listener:
         async with AsyncStore(connect_store(config, config.store.url)) as store:
             stores = ServerStores(config, store, keys)
+            if not keys.list_keys() and not stores.has_tenants():
+                print_notice("No API keys yet. Create one with `rekindle serve add-key NAME`.")
             handlers = ApiHandlers(
                 stores,
-                TranscriptUploads(config.home / "serve" / "transcripts"),
+                TranscriptUploads(config.home / FOLDER),
                 lambda access: start_learner(config, access),
             )
             app = ApiApp(

@@ -112,10 +112,13 @@ def remove_tenant(name: TenantArgument, yes: YesOption = False) -> None:
       rekindle tenants remove acme
       rekindle tenants remove acme --yes
     """
+    from rekindle.api.serving.uploads import FOLDER, TranscriptUploads
+
     with open_directory() as tenants:
-        tenants.get(name)
+        tenant = tenants.get(name)
         require_confirmation(f"Delete {name} with everything it has stored, for good?", yes=yes)
         tenants.remove(name)
+    TranscriptUploads(load_settings().home / FOLDER).delete_all(tenant.id)
     print_line(f"{name} was deleted.")
 
 
