@@ -74,7 +74,7 @@ def fill(url: str, first: int, last: int) -> dict[str, Any]:
         connection.execute("DELETE FROM words WHERE id > %s", (last_id,))
         connection.execute("DELETE FROM messages WHERE id > %s", (last_id,))
         connection.execute("DELETE FROM sessions WHERE num >= %s", (first,))
-        connection.execute(_ADD_SESSIONS, (first, last))
+        connection.execute(_ADD_SESSIONS, (first, last))  # pyright: ignore
         text_bytes = _copy_messages(connection, first, last)
         for _, definition in definitions:
             connection.execute(definition)  # pyright: ignore

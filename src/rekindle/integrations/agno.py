@@ -232,10 +232,9 @@ class RekindleDb(JsonDb):
             self._documents.put(COLLECTION, changes)
 
     def _get_seen(self) -> dict[str, dict[DocumentPlace, Mapping[str, Any]]]:
-        state: Any = self._seen
-        if not hasattr(state, "tables"):
-            state.tables = {}
-        return cast(dict[str, dict[DocumentPlace, Mapping[str, Any]]], state.tables)
+        found: dict[str, dict[DocumentPlace, Mapping[str, Any]]]
+        found = vars(self._seen).setdefault("tables", {})
+        return found
 
     def _find_place(self, table: str, row: Fields) -> DocumentPlace:
         key = next((str(row[name]) for name in _KEYS if row.get(name)), None)

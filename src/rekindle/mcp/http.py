@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import inspect
 import logging
 import socket
 from collections.abc import Callable, Mapping
@@ -162,10 +163,12 @@ async def serve_http(
         listener.listen()
         bound = Address(address.host, listener.getsockname()[1])
         names = bound.list_names()
-        app = create_server(handler).streamable_http_app(
+        build_app: Any = create_server(handler).streamable_http_app
+        has_limit = "max_sessions" in inspect.signature(build_app).parameters  # since mcp 2.2
+        app = build_app(
             streamable_http_path=PATH,
             max_request_body_size=MAX_BODY_BYTES,
-            max_sessions=MAX_CLIENTS,
+            **({"max_sessions": MAX_CLIENTS} if has_limit else {}),
             transport_security=TransportSecuritySettings(
                 allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
             ),
