@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         TitleTaken,
         ToolError,
     )
+    from rekindle.gateway.access.gate import Gate
+    from rekindle.gateway.access.rules import AccessRules
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway, GatewayOptions
     from rekindle.integrations.wrapping.wrapper import wrap
@@ -107,6 +109,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BUILTIN_TOOLS",
     "ROLES",
+    "AccessRules",
     "AmbiguousName",
     "ApprovalRequest",
     "AsyncStore",
@@ -115,6 +118,7 @@ __all__ = [
     "Endpoint",
     "Filter",
     "Finding",
+    "Gate",
     "Gateway",
     "GatewayContext",
     "GatewayOptions",
@@ -236,6 +240,8 @@ _NAMES = {  # by module
     "agent.tools.builtin.process": "build_background_tools",
     "processes.supervisor.registry": "ProcessRegistry",
     "platforms": "Platform PlatformMessage",
+    "gateway.access.gate": "Gate",
+    "gateway.access.rules": "AccessRules",
     "gateway.context": "GatewayContext",
     "gateway.gateway": "Gateway GatewayOptions",
     "integrations.wrapping.wrapper": "wrap",

@@ -62,7 +62,7 @@ def test_a_shared_page_has_no_secret_and_says_what_was_removed(rekindle: Rekindl
     assert str(rekindle.home) not in text
     assert page.stat().st_mode & 0o777 == 0o600
     report = json.loads(done.stdout)
-    assert report["removed"]["mail"] == 2  # in the preview and in the message
+    assert report["removed"]["mail"] == 3  # in the preview, as the last request, and in the message
     assert sum(report["removed"].values()) >= 7
     listed = done.stderr.decode()
     assert all(f"  {kind}\n" in listed for kind in report["removed"])

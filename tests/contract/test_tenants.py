@@ -232,11 +232,8 @@ def tenants(target: str, clock: Clock) -> Iterator[Tenants]:
         yield opened
 
 
-def test_without_a_tenant_nothing_is_found_and_nothing_can_be_written(
-    world: World, request: pytest.FixtureRequest
-) -> None:
-    if request.node.callspec.params["world"] == "files":
-        pytest.skip("there are no rows to protect")
+@pytest.mark.parametrize("world", WALLS[1:], indirect=True)  # in files there are no rows to protect
+def test_without_a_tenant_nothing_is_found_and_nothing_can_be_written(world: World) -> None:
     with world.open("first") as store:
         fill(store, "word", [])
         engine: Any = store._engine  # pyright: ignore[reportPrivateUsage]
