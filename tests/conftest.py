@@ -51,6 +51,7 @@ APART = {
 
 
 # Where processes run that are not on this machine, as the parameters of tests name it.
+NETWORK_FILES = ("test_platforms.py", "test_kinds.py")  # their Telegram takes seconds to import
 PLACES = {"container", "ssh", "apptainer", "modal"}
 
 
@@ -66,15 +67,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a container or another host: these run in a step of their own."""
+    """Mark what needs a container, another host or a large library: it runs in a step of its own."""
     for item in items:
-        if item.path.parent.name == "contract" and isinstance(item, pytest.Function):
-            given = getattr(item, "callspec", None)
-            named = given is not None and {
-                word for value in given.params.values() for word in str(value).split(", ")
-            }
-            if named and named & PLACES:
-                item.add_marker("places")
+        given = getattr(item, "callspec", None)
+        values = [] if given is None else [str(value) for value in given.params.values()]
+        named = {word for value in values for word in value.split(", ")}
+        if item.path.parent.name == "contract" and named & PLACES:
+            item.add_marker("places")
+        if item.path.name in NETWORK_FILES and "telegram" in named:
+            item.add_marker("networks")
 
 
 def is_looking() -> bool:

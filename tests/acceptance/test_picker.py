@@ -131,9 +131,9 @@ def test_in_the_first_minute_a_session_is_found_and_goes_on(home: PickerHome) ->
     assert screen.lines[0].startswith("rekindle  all projects  3 sessions · $1.35 this week")
     assert {"shop", "site"} <= set(screen.text.split())
     screen.wait_for("First: please begin number 0")  # the preview of the selected session
-    assert "Last: and finish it 0" in screen.text
-    assert "claude-code · claude-sonnet-4-5 · main" in screen.text
-    assert "~/shop" in screen.text
+    screen.wait_for("Last: and finish it 0")
+    screen.wait_for("claude-code · claude-sonnet-4-5 · main")
+    screen.wait_for("~/shop")
 
     select_session(screen, "log", "Fix the login form")
     screen.type(ENTER)
@@ -163,7 +163,7 @@ def test_sub_agents_stand_under_the_session_that_started_them(home: PickerHome) 
     screen = home.open()
     screen.wait_for("4 sessions")
     screen.wait_for("1 sub-agent")
-    assert "… search" in screen.text
+    screen.wait_for("… search")
     assert "wombats" not in screen.text
     screen.type('"wombats of 2"')
     screen.wait_for("Count the wombats of 2")
@@ -194,7 +194,7 @@ def test_a_project_is_listed_alone_until_one_asks_for_all(home: PickerHome) -> N
     assert "Fix the login form" not in screen.text
     screen.type(TAB)
     screen.wait_for("3 sessions")
-    assert "Fix the login form" in screen.text
+    screen.wait_for("Fix the login form")
     screen.type("\x01")
     screen.wait_for("1 session ")
 
@@ -320,5 +320,5 @@ def test_an_empty_store_says_what_is_there_and_how_to_begin(home: PickerHome) ->
     transcript.write_text("{}\n")
     screen = home.open()
     assert screen.left() == 0
-    assert "~/.claude/projects  1 file" in screen.text
-    assert "rekindle start" in screen.text
+    screen.wait_for("~/.claude/projects  1 file")
+    screen.wait_for("rekindle start")
