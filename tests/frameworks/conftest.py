@@ -9,7 +9,7 @@ import pytest
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Collect these tests only if they are asked for: `pytest tests/frameworks -m frameworks`."""
-    is_asked_for = config.getoption("markexpr") == "frameworks"
+    is_asked_for = config.getoption("markexpr") in ("frameworks", "litellm")
     return None if is_asked_for or collection_path.name == "conftest.py" else True
 
 
@@ -17,4 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.frameworks)
+            # LiteLLM is larger than all the others together.
+            if item.get_closest_marker("litellm") is None:
+                item.add_marker(pytest.mark.frameworks)
