@@ -151,6 +151,9 @@ def test_only_sessions_that_the_template_fits_take_part_in_its_experiment(home: 
     home.run("chat", said=ASKED)
     assert not tallied(home.sent())
     home.templates.update("rows", lambda one: one._replace(project=home.project))
-    home.run("chat", said=ASKED)
-    assert tallied(home.sent())
-    assert sum(arm["assigned"] for arm in told(home, "report")["arms"]) == 1
+    told_of: list[bool] = []
+    while not any(told_of):  # one in a hundred is cold
+        home.run("chat", said=ASKED)
+        told_of.append(tallied(home.sent()))
+    assert len(told_of) <= 5
+    assert sum(arm["assigned"] for arm in told(home, "report")["arms"]) == len(told_of)
