@@ -7,6 +7,7 @@ import pytest
 from rekindle import Store
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.routing.schedule_rule import ScheduleRule
+from rekindle.store.conversations import jobs
 from rekindle.store.conversations.jobs import IS_DUE, JobPlan, ScheduledJob
 from rekindle.types import Source
 from tests.conftest import Clock
@@ -37,6 +38,14 @@ def test_a_job_comes_back_as_it_was(store: Store, clock: Clock) -> None:
     assert store.jobs.find(job.id) == store.jobs.find("build") == job
     assert (job.text, job.rule, job.maker, job.target) == (PLAN.text, PLAN.rule, ADA, ADA)
     assert (job.state, job.next_run, job.runs) == ("active", clock.now + 60, 0)
+
+
+def test_an_id_that_is_taken_is_not_given_again(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
+    monkeypatch.setattr(jobs, "_make_id", lambda: next(ids))
+    assert [store.jobs.add(PLAN, clock.now).id for _ in range(2)] == ["aaaaaa", "bbbbbb"]
 
 
 def test_a_job_belongs_to_its_owner(store: Store, clock: Clock) -> None:

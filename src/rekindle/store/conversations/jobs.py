@@ -104,6 +104,10 @@ JOB_ROWS = ValueRows(
 RUN_ROWS = ValueRows(JOB_RUNS, JobRun)
 
 
+def _make_id() -> str:
+    return "".join(secrets.choice(_ID_CHARS) for _ in range(6))
+
+
 class Jobs(StorePart):
     """The jobs of a store. Use `store.jobs`."""
 
@@ -114,7 +118,9 @@ class Jobs(StorePart):
             raise InvalidInput("job: it needs something to do")
 
         def insert(tx: Transaction) -> ScheduledJob:
-            id = "".join(secrets.choice(_ID_CHARS) for _ in range(6))
+            id = _make_id()
+            while tx.run("SELECT 1 FROM jobs WHERE id = ?", (id,)):
+                id = _make_id()  # short ids are easy to type, and some of thousands are alike
             tx.run(
                 "INSERT INTO jobs (id, name, owner, maker, kind, text, rule, platform, target, deliver,"
                 " session, is_silent, state, next_run, created)"
