@@ -88,7 +88,7 @@ class KeyFile:
         keys = self.list_keys()
         found = next((key for key in keys if key.id == id), None)
         if found is None:
-            raise InvalidInput(f"No API key {id!r:.40}. List keys with `rekindle serve keys`.")
+            raise InvalidInput(f"No API key {id!r:.40}. List keys with `rekindle serve list-keys`.")
         self._save([key for key in keys if key.id != id])
         return found
 

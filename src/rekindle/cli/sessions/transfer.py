@@ -317,20 +317,10 @@ def open_output(path: Path | None) -> Generator[BinaryIO]:
     if path is None:
         yield sys.stdout.buffer
         return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.unlink(missing_ok=True)
-    try:
-        with open(partial, "wb", opener=_open_private) as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    from rekindle.transcripts.export.common import open_new_file
 
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_EXCL, 0o600)
+    with open_new_file(path) as out:
+        yield out
 
 
 def import_sessions(

@@ -7,9 +7,7 @@ store stay there.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter, Store
+from rekindle.transcripts.export.common import open_new_file
 from rekindle.transcripts.export.redact import SessionRedactor
 from rekindle.types import JudgedSession, SessionOutcome
 
@@ -180,9 +179,10 @@ def _write_table(
 ) -> None:
     """Write a file anew: its new rows, and those of sessions that only the old file has."""
     arrow, schema = require_library("pyarrow", "parquet"), build_schema(table, metadata)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = list(_iter_kept_tables(file, table, ids)) if file.exists() else []
     with (
-        _open_new_file(file) as target,
+        open_new_file(file) as target,
         _load_parquet().ParquetWriter(target, schema, compression="zstd") as writer,
     ):
         for old in kept:
@@ -213,23 +213,3 @@ def _group_rows(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
             batch = []
     if batch:
         yield batch
-
-
-@contextmanager
-def _open_new_file(file: Path) -> Generator[Any]:
-    """Open a file for this user alone that appears only once it is complete."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-    partial.unlink(missing_ok=True)
-    try:
-        with open(partial, "wb", opener=_open_private) as target:
-            yield target
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_EXCL, 0o600)
