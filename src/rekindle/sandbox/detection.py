@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from functools import cache
 
 from . import landlock
@@ -59,9 +58,12 @@ def _probe_bubblewrap() -> tuple[tuple[str, ...], str]:
 @cache
 def _probe_landlock() -> tuple[tuple[str, ...], str]:
     """Return the launcher's command if Landlock and seccomp work here, else why not."""
-    launcher = landlock.build_launcher(sys.executable)
-    problem = _run_probe([*launcher, landlock.PROBE])
-    return ((), f"Landlock does not work here: {problem}") if problem else (launcher, "")
+    problem = ""
+    for launcher in landlock.list_launchers():
+        problem = _run_probe(landlock.build_probe(launcher))
+        if not problem:
+            return launcher, ""
+    return (), f"Landlock does not work here: {problem}"
 
 
 def _run_probe(words: list[str]) -> str:

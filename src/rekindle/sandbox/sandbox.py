@@ -139,7 +139,8 @@ class Sandbox(NamedTuple):
             if name not in _OUTSIDE_VARIABLES and not name.startswith("REKINDLE_")
         }
         if self.mode == "landlock":
-            wrapper = landlock.build_command(self.program, view, temporary, request.scratch)
+            launcher = landlock.choose_launcher(self.program, environment)
+            wrapper = landlock.build_command(launcher, view, temporary, request.scratch)
             if os.path.realpath(environment.get("HOME", "")) != request.scratch:
                 environment["HOME"] = environment["TMPDIR"] = temporary
             cwd = request.cwd
