@@ -38,9 +38,15 @@ class StoreExecutor:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
+            future.add_done_callback(_take_error)  # or asyncio logs one that nobody waits for
             await asyncio.wait({future})
             raise
 
     def close(self) -> None:
         """Wait for running calls to finish. The store stays open."""
         self._pool.shutdown()
+
+
+def _take_error(future: asyncio.Future[T]) -> None:
+    if not future.cancelled():
+        future.exception()
