@@ -18,6 +18,7 @@ from .run_message import build_run_key, build_run_message
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
+JOBS_PER_COMMIT = 20
 
 
 class Scheduler:
@@ -43,17 +44,36 @@ class Scheduler:
 
     async def start_due(self) -> None:
         """Start every run that is due. Runs that were missed are made up for by one."""
-        for job in await self._executor.run(self._store.jobs.list_due, self._platforms):
+        due = await self._executor.run(self._store.jobs.list_due, self._platforms)
+        for at in range(0, len(due), JOBS_PER_COMMIT):
+            jobs = due[at : at + JOBS_PER_COMMIT]
             try:
-                started = await self._executor.run(self._start_run, job)
+                self._announce(await self._executor.run(self._start_together, jobs))
+            except StoreError:
+                raise
+            except Exception:  # noqa: BLE001  # each alone: the one that cannot be started is found
+                await self._start_one_by_one(jobs)
+
+    async def _start_one_by_one(self, jobs: Sequence[ScheduledJob]) -> None:
+        for job in jobs:
+            try:
+                self._announce([(job, await self._executor.run(self._start_run, job))])
             except StoreError:
                 raise
             except Exception:  # a job that cannot be started must not keep others from it
                 logger.exception("job %s could not be started", job.id)
-                continue
-            if started is not None:
+
+    def _announce(self, started: Sequence[tuple[ScheduledJob, AcceptResult | None]]) -> None:
+        for job, accepted in started:
+            if accepted is not None:
                 logger.info("job %s started", job.id)
-                self._on_start(started)
+                self._on_start(accepted)
+
+    def _start_together(
+        self, jobs: Sequence[ScheduledJob]
+    ) -> list[tuple[ScheduledJob, AcceptResult | None]]:
+        """Start the runs of jobs in one transaction: many that are due at once cost few commits."""
+        return self._store.transaction(lambda: [(job, self._start_run(job)) for job in jobs])
 
     def _start_run(self, job: ScheduledJob) -> AcceptResult | None:
         is_requested = job.requested is not None
