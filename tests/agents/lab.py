@@ -203,6 +203,7 @@ _ENVIRONMENTS: Mapping[str, Callable[[str], dict[str, str]]] = {
         "GEMINI_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # with more memory, which would be a second start
     },
     "pi": lambda url: {"PI_OFFLINE": "1"},
 }

@@ -98,7 +98,8 @@ def store_session(lab: AgentLab, source: str, *messages: Message) -> str:
     return id
 
 
-def test_a_session_that_the_agent_deleted_is_resumed_by_it(lab: AgentLab) -> None:
+def test_a_session_that_the_agent_deleted_is_resumed_by_it(open_lab: OpenLab) -> None:
+    lab = open_lab("gemini")  # `rekindle resume` starts the other agents: test_resume.py
     first = lab.run("Remember the heron.\nrun: expr 40000 + 2")
     assert first.exit_code == 0, first.errors
     before = run_rekindle(lab, "import")
@@ -108,8 +109,7 @@ def test_a_session_that_the_agent_deleted_is_resumed_by_it(lab: AgentLab) -> Non
     deleted = delete_sessions(lab)
     id = restore(lab, session["id"])
     assert id == session["id"]
-    if lab.agent != "opencode":
-        assert deleted[0].exists()  # with the same name
+    assert deleted[0].exists()  # with the same name
     text = resume(lab, id)
     assert "Remember the heron." in text
     assert "40002" in text

@@ -78,7 +78,10 @@ def test_a_deleted_session_goes_on_in_its_own_agent(lab: AgentLab) -> None:
     text = go_on(lab, plan).texts[-1]
     assert "Remember the heron." in text
     assert "40002" in text
-    assert run_rekindle(lab, "import")["messages"] == 2
+    again = run_rekindle(lab, "import")
+    assert (again["messages"], again["damaged"]) == (2, 0)  # only what is new
+    (session,) = run_rekindle(lab, "sessions", "list")
+    assert session["message_count"] == 6
 
 
 def test_a_session_of_another_agent_is_handed_over_and_stays_linked(lab: AgentLab) -> None:
