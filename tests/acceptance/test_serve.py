@@ -342,6 +342,31 @@ def test_a_tenant_reaches_nothing_of_another_tenant_or_of_the_server(server: Api
         assert [hit.message.content for hit in found] == ["red giraffe"]
 
 
+def test_what_a_member_pushed_is_erased_with_them_and_the_rest_stays(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    with open_tenants(server.rekindle.store) as tenants:
+        tenants.add("green")
+        keys: dict[str, str] = {}
+        for member in ("ada", "bob"):
+            tenants.add_member("green", member)
+            keys[member] = tenants.keys.add("green", scopes=("read", "write"), member=member).token
+    for member, key in keys.items():
+        folder = tmp_path / member
+        write_session(
+            folder / ".claude" / "projects" / "api", f"session-{member}", f"walrus {member}"
+        )
+        Rekindle(folder).run("push", "--to", server.url, REKINDLE_API_KEY=key)
+    erased = server.rekindle.json("tenants", "erase-person", "green", "ada", "--yes")
+    assert (erased["sessions"], erased["transcripts"]) == (["session-ada"], 1)
+    pushed = [file.read_text() for file in server.rekindle.home.rglob("content")]
+    assert not [text for text in pushed if "walrus ada" in text]
+    assert [text for text in pushed if "walrus bob" in text]
+    with server.client(keys["bob"]) as client:
+        found = client.search_messages(values.SearchQuery(query="walrus")).hits
+    assert {hit.session.id for hit in found} == {"session-bob"}
+
+
 # -- hostile clients
 
 

@@ -99,14 +99,19 @@ class ImportReport(NamedTuple):
 
 
 def import_transcripts(
-    store: Store, paths: Iterable[str | Path], progress: ProgressCallback | None = None
+    store: Store,
+    paths: Iterable[str | Path],
+    progress: ProgressCallback | None = None,
+    *,
+    user: str | None = None,
 ) -> ImportReport:
     """Import the files, and all files below the folders, into the store.
 
     A file that cannot be read is reported in the result and does not stop the others; store errors are
-    raised. `progress` is called with the bytes done and the total bytes.
+    raised. `progress` is called with the bytes done and the total bytes. `user` is whose sessions they
+    are where the files name nobody.
     """
-    importer = _Importer(store)
+    importer = _Importer(store, user)
     batches = _iter_batches(importer, paths, progress)
     prefetch = Prefetch(lambda: next(batches, None))
     with configure_interpreter():
@@ -165,8 +170,9 @@ class _ImportBatch(NamedTuple):
 class _Importer:
     """A running import: pending writes and counters."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, user: str | None) -> None:
         self.store = store
+        self.user = user
         self.pending = _ImportBatch([], [])
         self.pending_messages = self.pending_characters = 0
         self.batch_limit = (
@@ -347,12 +353,16 @@ class _FileImport:
         id = _limit_name(session.id) or ""
         buffer = self.buffers.get(id)
         if buffer is None:
+            session = self._name_user(session)
             buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
         return buffer
 
+    def _name_user(self, session: Session) -> Session:
+        return replace_fields(session, user=session.user or self.importer.user)
+
     def _complete_session(self, event: SessionUpdated) -> None:
         """Queue the rest of a session, with the details known only at the end of the file."""
-        updated = event.session
+        updated = self._name_user(event.session)
         id = _limit_name(updated.id) or ""
         buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
         self.filled_buffers.pop(id, None)

@@ -79,7 +79,7 @@ class ApiHandlers:
                 source=body.source,
                 title=body.title,
                 model=body.model,
-                user=body.user,
+                user=body.user or request.access.member,
                 cwd=body.cwd,
                 git_branch=body.git_branch,
                 parent=body.parent,
@@ -199,6 +199,7 @@ class ApiHandlers:
                 held.id,
                 request.path["name"],
                 request.body,
+                request.access.member,
             )
         if counts.messages:
             self._on_import(request.access)

@@ -12,13 +12,14 @@ import re
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rekindle.api.values import ImportCounts, TranscriptPlace, TranscriptState
 from rekindle.errors import InvalidInput, NotFound, StoreFull, WrongOffset
 from rekindle.store import Store
+from rekindle.transcripts import SessionStarted, read_transcript
 from rekindle.transcripts.importer import import_transcripts
 
 FOLDER = Path("serve", "transcripts")  # in the home
@@ -127,6 +128,22 @@ class TranscriptUploads:
         """Delete everything that a tenant has pushed."""
         shutil.rmtree(self._get_folder(tenant), ignore_errors=True)
 
+    def delete_sessions(self, tenant: str, sessions: Collection[str]) -> int:
+        """Delete the transcripts of a tenant that hold any of these sessions; return how many."""
+        try:
+            names = sorted(one.name for one in self._get_folder(tenant).iterdir())
+        except FileNotFoundError:
+            return 0
+        count = 0
+        for name in names:
+            with self._hold(tenant, name) as upload:
+                if not sessions or _list_sessions(upload).isdisjoint(sessions):
+                    continue
+                shutil.rmtree(upload.folder)
+                upload.forget()
+                count += 1
+        return count
+
     def _get_folder(self, tenant: str) -> Path:
         return self._root / hashlib.sha256(tenant.encode()).hexdigest()[:32]
 
@@ -137,13 +154,13 @@ class TranscriptUploads:
             raise StoreFull("The disk of the server is nearly full.")
 
     def import_sessions(
-        self, store: Store, tenant: str, name: str, place: TranscriptPlace
+        self, store: Store, tenant: str, name: str, place: TranscriptPlace, user: str | None
     ) -> ImportCounts:
-        """Import a transcript into the tenant's store."""
+        """Import a transcript into the tenant's store, as sessions of a user."""
         with self._hold(tenant, name) as upload:
             if not upload.content.exists():
                 raise NotFound("The server has nothing of this transcript.")
-            report = import_transcripts(store, [_link_content(upload, place)])
+            report = import_transcripts(store, [_link_content(upload, place)], user=user)
         problem = report.failed[0].reason if report.failed else None
         if report.unknown:
             problem = "not a supported transcript"
@@ -174,6 +191,15 @@ class TranscriptUploads:
         for folder, upload in [*self._known.items()][: _MAX_KNOWN // 10]:
             if not upload.lock.locked():
                 del self._known[folder]
+
+
+def _list_sessions(upload: _Upload) -> set[str]:
+    """Return the ids of the sessions in a transcript, as its import found them."""
+    found: set[str] = set()
+    for path in (upload.folder / _PLACE).glob("*/*"):
+        events = read_transcript(path)
+        found |= {event.session.id for event in events if isinstance(event, SessionStarted)}
+    return found
 
 
 def _link_content(upload: _Upload, place: TranscriptPlace) -> Path:

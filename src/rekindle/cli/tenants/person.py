@@ -16,6 +16,7 @@ from rekindle.cli.output import (
     print_line,
     require_confirmation,
 )
+from rekindle.cli.store_access import load_settings
 from rekindle.cli.terminal.text import format_count
 
 from .commands import TenantArgument, group, open_directory
@@ -69,6 +70,7 @@ def erase_data(
       rekindle tenants erase-person acme ada
       rekindle tenants erase-person acme matrix:@ada:example.org --yes --json
     """
+    from rekindle.api.serving.uploads import FOLDER, TranscriptUploads
     from rekindle.tenants import erase_person
 
     with open_directory() as tenants, tenants.open_store(tenant) as store:
@@ -77,12 +79,16 @@ def erase_data(
         shown = escape_control_chars(person)
         require_confirmation(f"Erase {shown} with {sessions}, for good?", yes=yes)
         report = erase_person(store, person)
+        uploads = TranscriptUploads(load_settings().home / FOLDER)
+        pushed = uploads.delete_sessions(tenants.get(tenant).id, report.sessions)
         tenants.record(tenant, "operator", "person.erase", f"{sessions}, {len(report.left)} left")
     if json:
-        print_json(report._asdict())
+        print_json({**report._asdict(), "transcripts": pushed})
         return
     for table, count in sorted(report.rows.items()):
         print_line(f"{table}: {count:,} erased")
+    if pushed:
+        print_line(f"{format_count(pushed, 'pushed transcript')} deleted")
     print_line(f"Searched for {format_count(report.passages, 'passage')} of what they wrote.")
     if report.left:
         print_line(f"Found in sessions of others: {', '.join(report.left)}")
