@@ -7,9 +7,19 @@ from decimal import Decimal
 import pytest
 
 from rekindle import Store
+from rekindle.experiments.experiment import ArmShare, Experiment
 from rekindle.routing.schedule_rule import ScheduleRule
 from rekindle.store import Filter
 from rekindle.store.conversations.jobs import JobPlan
+from rekindle.store.graphs.checkpoints import (
+    CheckpointQuery,
+    GraphCheckpoint,
+    GraphValue,
+    GraphWrite,
+    ThreadKey,
+)
+from rekindle.store.graphs.documents import DocumentChange, DocumentPlace
+from rekindle.store.learning.observations import NoteDecision
 from rekindle.types import Source, Tokens, Usage
 from tests.conftest import ENGINES, Clock
 from tests.contract.conftest import Opened
@@ -237,3 +247,68 @@ def test_what_is_purged_is_no_way_back_any_more(store: Store, clock: Clock) -> N
 def plant(store: Store, sql: str, *params: object) -> None:
     """Damage from inside, through the engine of the store."""
     store._engine.transact([lambda tx: tx.run(sql, params)])
+
+
+KEY = ThreadKey("thread \ud800", "inner")
+PLACE = DocumentPlace(("people", "ada"), "likes")
+
+
+def keep(store: Store, clock: Clock, *, likes: str) -> None:
+    """A decision about a note, an experiment with a session, a checkpoint and a document."""
+    decision = NoteDecision("note-1", "added", "Use the \0 script", clock())
+    store.observations.save_decision("project", decision)
+    value = GraphValue("msgpack", b"\x00\xff")
+    checkpoint = GraphCheckpoint(KEY, "c1", None, "run", value, {"messages": "1"}, {"step": 1})
+    store.graph_checkpoints.save(checkpoint, {("messages", "1"): value})
+    store.graph_checkpoints.save_writes(KEY, "c1", [GraphWrite("task", "", 0, "messages", value)])
+    store.documents.put("memory", [DocumentChange(PLACE, {"likes": likes})])
+
+
+def kept(store: Store) -> tuple[object, ...]:
+    (checkpoint,) = store.graph_checkpoints.iterate(CheckpointQuery())
+    return (
+        store.observations.load_decisions("project"),
+        store.experiments.list_all(),
+        [[(a.session, a.arm) for a in store.experiments.list_assignments("e")]],
+        checkpoint,
+        store.graph_checkpoints.load_values(KEY, checkpoint.versions),
+        store.documents.get("memory", [PLACE])[PLACE].value,
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_kept_beside_sessions_moves_with_a_copy(
+    store: Store, another: Opened, clock: Clock, engine: str
+) -> None:
+    experiment = Experiment("e", (ArmShare("warm", 0.5), ArmShare("cold", 0.5)), "seed", clock())
+    store.experiments.start(experiment)
+    store.experiments.record_assignment(experiment, "s1", None, "warm")
+    keep(store, clock, likes="tea")
+    there, back = another(engine), another(store.stats().engine)
+    report = store.copy_to(there)
+    assert (report.decisions, report.experiments, report.framework_rows) == (1, 1, 4)
+    assert kept(there) == kept(store)
+    there.copy_to(back)
+    assert kept(back) == kept(store)
+    assert store.copy_to(there)[-3:] == (0, 0, 0)
+    clock.forward(1)
+    keep(store, clock, likes="coffee")
+    store.experiments.stop("e")
+    assert store.copy_to(there)[-3:] == (1, 1, 1)
+    assert kept(there) == kept(store)
+    clock.forward(1)
+    keep(there, clock, likes="water")  # newer than what is copied
+    assert store.copy_to(there)[-3:] == (0, 0, 0)
+    assert there.documents.get("memory", [PLACE])[PLACE].value == {"likes": "water"}
+
+
+def test_only_one_experiment_runs_after_a_copy(store: Store, another: Opened, clock: Clock) -> None:
+    shares = (ArmShare("warm", 0.5), ArmShare("cold", 0.5))
+    there = another()
+    for name, one in (("here", store), ("there", there)):
+        one.experiments.start(Experiment(name, shares, "seed", clock()))
+    store.copy_to(there)
+    running = there.experiments.get_running()
+    assert running is not None
+    assert running.name == "there"
+    assert there.experiments.get("here").ended is not None

@@ -64,7 +64,7 @@ from .sessions import (
     usage,
     usage_entries,
 )
-from .transfer import copy_routes, jsonl
+from .transfer import copy_routes, copy_tables, jsonl
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -689,7 +689,7 @@ class Store:
         return LoadReport(loaded, messages, skipped)
 
     def copy_to(self, other: Store, progress: Progress | None = None) -> CopyReport:
-        """Copy everything, also conversations, people, jobs and memory, into another store."""
+        """Copy everything into another store, not only sessions: see `CopyReport`."""
         with self._engine.begin_read() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
             import_stamps = tx.run("SELECT path, stamp, imported_at FROM imports")
@@ -697,7 +697,8 @@ class Store:
         other._write(lambda tx: _write_ledger(tx, import_stamps))
         with self._engine.begin_read() as tx:
             copied = copy_routes.copy_conversations(tx, other._engine, other._write)
-        return CopyReport(*report, *copied)
+            beside = copy_tables.copy_tables(tx, other._write)
+        return CopyReport(*report, *copied, *beside)
 
     def import_batch(
         self,

@@ -353,16 +353,16 @@ class _FileImport:
         id = _limit_name(session.id) or ""
         buffer = self.buffers.get(id)
         if buffer is None:
-            session = self._name_user(session)
+            session = self._set_user(session)
             buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
         return buffer
 
-    def _name_user(self, session: Session) -> Session:
+    def _set_user(self, session: Session) -> Session:
         return replace_fields(session, user=session.user or self.importer.user)
 
     def _complete_session(self, event: SessionUpdated) -> None:
         """Queue the rest of a session, with the details known only at the end of the file."""
-        updated = self._name_user(event.session)
+        updated = self._set_user(event.session)
         id = _limit_name(updated.id) or ""
         buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
         self.filled_buffers.pop(id, None)

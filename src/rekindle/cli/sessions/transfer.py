@@ -454,8 +454,12 @@ def _format_copied(report: CopyReport) -> str:
         (report.people, "identity"),
         (report.jobs, "job"),
         (report.memories, "memory"),
+        (report.decisions, "decision about notes"),
+        (report.experiments, "experiment"),
+        (report.framework_rows, "row of a framework"),
     ):
         if count:
-            plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-            copied += f", {count:,} {noun if count == 1 else plural}"
+            first, space, rest = noun.partition(" ")
+            plural = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
+            copied += f", {count:,} {first if count == 1 else plural}{space}{rest}"
     return copied

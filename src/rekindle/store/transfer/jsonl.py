@@ -76,6 +76,9 @@ class CopyReport(NamedTuple):
     people: int = 0
     jobs: int = 0
     memories: int = 0
+    decisions: int = 0  # about notes
+    experiments: int = 0
+    framework_rows: int = 0  # of checkpoints and documents
 
 
 def dump_session(tx: Transaction, session_id: str) -> Iterator[bytes]:
