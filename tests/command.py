@@ -12,7 +12,6 @@ REKINDLE_TEST_REAL_START=1 starts a new interpreter for each command instead, an
 from __future__ import annotations
 
 import atexit
-import ctypes
 import inspect
 import marshal
 import os
@@ -34,7 +33,6 @@ _SERVER = Path(__file__).with_name("command_server.py")
 _CLIENT = Path(__file__).with_name("command_client.py")
 _REAL = "REKINDLE_TEST_REAL_START"
 _SOURCES = {str(Path(rekindle.__file__).parents[1]), str(Path(__file__).parents[1])}
-_SET_CHILD_SUBREAPER = 36
 
 
 def start(
@@ -218,17 +216,12 @@ class _CommandServer:
         text = marshal.dumps(request)
         with self._lock, socket.socket(socket.AF_UNIX) as line:
             line.connect(self._address)
-            set_subreaper = ctypes.CDLL(None).prctl
-            set_subreaper(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            try:
-                socket.send_fds(line, [struct.pack("!I", len(text))], list(files))
-                line.sendall(text)
-                answer = line.recv(5, socket.MSG_WAITALL)
-            finally:
-                set_subreaper(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        if len(answer) != 5:
+            socket.send_fds(line, [struct.pack("!I", len(text))], list(files))
+            line.sendall(text)
+            answer = line.recv(4, socket.MSG_WAITALL)
+        if len(answer) != 4:
             raise RuntimeError("the server of commands has ended")
-        return struct.unpack("!i", answer[:4])[0]
+        return struct.unpack("!i", answer)[0]
 
     def _close(self) -> None:
         if self._owner == os.getpid():

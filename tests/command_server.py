@@ -10,12 +10,14 @@ stdout and stderr. It asks for the command, or for what `python3` makes of a scr
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import io
 import marshal
 import os
 import pkgutil
+import platform
 import runpy
 import select
 import signal
@@ -51,6 +53,11 @@ LAZY = (
 # Frameworks are large, and only those who use one load it; a browser's page is served by few commands.
 APART = ("rekindle.integrations.", "rekindle.web.")
 NETWORKS = (".matrix", ".telegram", ".discord", ".slack", ".whatsapp", "_server")
+
+# A system call that no function of Python makes, and its number.
+SYSTEM_CALL = ctypes.PyDLL(None, use_errno=True).syscall
+CLONE = 56 if platform.machine() == "x86_64" else 220
+CLONE_PARENT = 0x8000
 
 
 def main() -> None:
@@ -173,17 +180,26 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
 
 
 def fork_owned(connection: socket.socket) -> bool:
-    """Fork a grandchild, which becomes a child of the tests when its parent ends."""
-    between = os.fork()
-    if between == 0:
-        pid = os.fork()
-        if pid == 0:
-            return True
-        connection.send(struct.pack("!i", pid))
-        os._exit(0)
-    os.waitpid(between, 0)
-    connection.send(b".")
+    """Fork a child of the tests."""
+    pid = fork_sibling()
+    if pid == 0:
+        return True
+    connection.send(struct.pack("!i", pid))
     return False
+
+
+def fork_sibling() -> int:
+    """Do as `os.fork`, but for our parent: a child's child would cost the copy of memory twice."""
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    pid = SYSTEM_CALL(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+    return pid
 
 
 def fork_watched(connection: socket.socket) -> bool:

@@ -9,15 +9,14 @@ import pytest
 
 from rekindle import Store
 from rekindle.learning.library import TemplateLibrary
+from tests.certificates import hide_certificates
 from tests.new_store import open_new_store
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Spare every model client the reading of all certificates: no unit test speaks TLS."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SSL_CERT_FILE", raising=False)  # it would come first
-        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
+    with hide_certificates(tmp_path_factory.mktemp("certificates")):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import statistics
 import sys
@@ -14,8 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
+from rekindle import errors
 from tests.unit import source_trees
-from tests.unit.source_trees import PACKAGE
+from tests.unit.source_trees import PACKAGE, iter_child_statements, iter_statements
 
 # From the ground up: a module imports only from its own room and from those above it here.
 LAYERS = (
@@ -157,7 +159,7 @@ def collect_imports() -> dict[str, frozenset[str]]:
         module = to_module(file)
         package = module if file.endswith("__init__.py") else module.rpartition(".")[0]
         targets: set[str] = set()
-        for node in ast.walk(tree):
+        for node in iter_statements(tree):
             if not isinstance(node, ast.ImportFrom):
                 continue
             base = resolve_base(node, package)
@@ -193,7 +195,7 @@ def list_functions() -> list[Function]:
 def collect_foreign_names(file: str) -> frozenset[str]:
     """Return the names that a module imports from the packages of others."""
     names: set[str] = set()
-    for node in ast.walk(parse_modules()[file]):
+    for node in iter_statements(parse_modules()[file]):
         if isinstance(node, ast.ImportFrom) and not node.level:
             root = (node.module or "").split(".")[0]
         elif isinstance(node, ast.Import):
@@ -214,7 +216,7 @@ def extends_foreign_class(file: str, node: ast.AST) -> bool:
 
 def iter_functions(file: str, node: ast.AST, prefix: str, *, is_method: bool) -> Iterator[Function]:
     is_dictated = extends_foreign_class(file, node)
-    for child in ast.iter_child_nodes(node):
+    for child in iter_child_statements(node):
         if isinstance(child, ast.ClassDef):
             yield from iter_functions(file, child, f"{prefix}{child.name}.", is_method=True)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -305,7 +307,7 @@ def test_a_class_name_is_defined_once() -> None:
     names = Counter(
         node.name.lstrip("_")
         for tree in parse_modules().values()
-        for node in ast.walk(tree)
+        for node in iter_statements(tree)
         if isinstance(node, ast.ClassDef)
     )
     assert {name: count for name, count in names.items() if count > 1} == {}
@@ -334,3 +336,14 @@ def test_functions_of_a_module_name_their_object() -> None:
         and one.name not in SINGLE_WORDS
     ]
     assert wrong == []
+
+
+def test_errors_that_leave_their_file_stand_in_the_tree() -> None:
+    tree = {name for name, _ in inspect.getmembers(errors, inspect.isclass)}
+    strays: list[str] = []
+    for file, module in parse_modules().items():
+        for node in iter_statements(module) if not f"/{file}".endswith("/errors.py") else ():
+            bases = {ast.unparse(base).rpartition(".")[2] for base in getattr(node, "bases", ())}
+            if isinstance(node, ast.ClassDef) and bases & tree:
+                strays.append(f"{file}: {node.name}")
+    assert strays == []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 
 from rekindle import errors
 from rekindle.errors import RekindleError
-from tests.unit.source_trees import parse_modules
 
 
 def drawn() -> dict[str, str | None]:
@@ -32,14 +30,3 @@ def test_the_drawing_shows_every_error_below_the_one_it_is() -> None:
         if issubclass(one, RekindleError) and one is not RekindleError
     }
     assert drawn() == {"RekindleError": None, **classes}
-
-
-def test_errors_that_leave_their_file_stand_in_the_tree() -> None:
-    tree = {name for name, _ in inspect.getmembers(errors, inspect.isclass)}
-    strays: list[str] = []
-    for file, module in parse_modules().items():
-        for node in ast.walk(module) if file.name != "errors.py" else ():
-            bases = {ast.unparse(base).rpartition(".")[2] for base in getattr(node, "bases", ())}
-            if isinstance(node, ast.ClassDef) and bases & tree:
-                strays.append(f"{file.name}: {node.name}")
-    assert strays == []
