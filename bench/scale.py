@@ -32,14 +32,22 @@ from .envs import ROOT
 from .runner import WORK, Figures, empty
 from .workload import MESSAGES, SEED, vocabulary
 
-PARTS = ("append", "growth", "partitions")
+PARTS = {
+    "append": "appends of many processes",
+    "growth": "as the tables grow",
+    "partitions": "partitions by time",
+}
 SIZES = (1.0, 2.0)  # millions of messages
-PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 10.0, 3
+PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 8.0, 3
 LEAST_RATIO = 0.8
 FREE_BYTES = 20 << 30  # that stay free on the disk
 BYTES_PER_MESSAGE = 2_500  # assumed before the first load
 LARGE_TABLES = frozenset({"messages", "words", "sessions"})
-KEPT = WORK / "scale.json"
+FLOORS = {
+    "floor": "the tables of the store",
+    "pipeline": "the same, with one round trip for each commit and a statement less for each message",
+    "least": "tables with the fewest columns and indexes, and no references",
+}
 OPTIONS = (
     "-c shared_buffers=2GB -c effective_cache_size=12GB -c work_mem=32MB -c max_wal_size=8GB"
     " -c random_page_cost=1.1 -c autovacuum=off"
@@ -65,44 +73,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         action="append",
         choices=PARTS,
-        help="this part only: append (2 minutes), growth, or partitions by time, which only a run"
+        help="this part only: append (3 minutes), growth, or partitions by time, which only a run"
         " that names them compares",
     )
 
 
 def run(args: argparse.Namespace) -> None:
+    """Measure the parts; each has a section of its own in the results."""
     parts = args.only or ("append", "growth")
-    kept: Figures = json.loads(KEPT.read_text()) if KEPT.exists() and not args.quick else {}
     with open_server() as server:
         if "append" in parts:
-            kept["append"] = measure_append(server, 1.0 if args.quick else SECONDS)
-            keep(kept, args.quick)
+            figures = measure_append(server, 1.0 if args.quick else SECONDS)
+            publish("append", figures, append_part(figures), args.quick)
         if "growth" in parts:
-            kept["growth"] = {}
-            sizes = (0.02, 0.12) if args.quick else sorted(args.sizes)
-            for size, figures in measure_growth(server, sizes):
-                kept["growth"][f"{size:g}"] = figures
-                keep(kept, args.quick)
+            growth: Figures = {}
+            for size, figures in measure_growth(
+                server, (0.02, 0.12) if args.quick else sorted(args.sizes)
+            ):
+                growth[f"{size:g}"] = figures
+                publish("growth", growth, "\n\n".join(growth_parts(growth)), args.quick)
         if "partitions" in parts:
-            from .scale_partitions import measure_partitions
+            from .scale_partitions import describe_partitions, measure_partitions
 
-            kept["partitions"] = measure_partitions(server, 0.05 if args.quick else min(args.sizes))
-            keep(kept, args.quick)
-    text = page(kept)
-    print(text)
-    if not args.quick:
-        report.write("scale", text)
+            figures = measure_partitions(server, 0.05 if args.quick else min(args.sizes))
+            publish("partitions", figures, describe_partitions(figures), args.quick)
 
 
-def keep(kept: Figures, quick: bool) -> None:
-    kept |= {
-        "machine": report.machine(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": "python -m bench " + " ".join(sys.argv[1:]),
-    }
+def publish(part: str, figures: Figures, text: str, quick: bool) -> None:
+    """Print the figures of a part, and write them to the results."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command = "python -m bench " + " ".join(sys.argv[1:])
+    text = (
+        f"## Scale: {PARTS[part]}\n\n`{command}` on {report.machine()}, PostgreSQL, {date}. The server"
+        f" runs on the same machine and disk, with durable commits.\n\n{text}\n"
+    )
+    print(text, flush=True)
     if not quick:
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(kept, indent=1))
+        WORK.mkdir(parents=True, exist_ok=True)
+        (WORK / f"scale-{part}.json").write_text(json.dumps(figures, indent=1))
+        report.write(f"scale-{part}", text)
 
 
 @contextmanager
@@ -128,7 +137,9 @@ def measure_append(server: Any, seconds: float) -> Figures:
 
     from .scale_writer import FLOOR_TABLES
 
-    taken: dict[str, list[Figures]] = {"floor": [], "rekindle": [], "least": []}
+    taken: dict[str, list[Figures]] = {
+        "floor": [], "pipeline": [], "rekindle": [], "least": [],
+    }  # fmt: skip
     for _ in range(ROUNDS):
         for kind, rounds in taken.items():
             url = server.store_database()
@@ -141,7 +152,7 @@ def measure_append(server: Any, seconds: float) -> Figures:
         kind: {name: median(one[name] for one in rounds) for name in rounds[0]}
         for kind, rounds in taken.items()
     }
-    for kind in ("floor", "least"):
+    for kind in FLOORS:
         for name in ("rate", "cpu"):
             pairs = zip(taken["rekindle"], taken[kind], strict=True)
             ratios = sorted(ours[name] / theirs[name] for ours, theirs in pairs)
@@ -386,31 +397,10 @@ def find_full_scans(figures: Figures) -> list[str]:
     ]
 
 
-# -- the page
-
-
-def page(kept: Figures) -> str:
-    parts = [
-        "## Scale",
-        f"`{kept['command']}` on {kept['machine']}, PostgreSQL, {kept['date']}. The server runs on the"
-        " same machine and disk, with durable commits.",
-    ]
-    if (taken := kept.get("append")) and "least_cpu_ratios" in taken:  # older figures lack it
-        parts.append(append_part(taken))
-    if kept.get("growth"):
-        parts += [*growth_parts(kept["growth"])]
-    if kept.get("partitions"):
-        from .scale_partitions import describe_partitions
-
-        parts.append(describe_partitions(kept["partitions"]))
-    return "\n\n".join(parts) + "\n"
+# -- the results
 
 
 def append_part(taken: Figures) -> str:
-    names = {
-        "floor": "the tables of the store",
-        "least": "tables with the fewest columns and indexes, and no references",
-    }
     lines = [
         f"{PROCESSES} processes with {THREADS} threads each append to one server, each message durable"
         " when its call returns. The floor is a bare psycopg writer that shares commits in the same way"
@@ -420,7 +410,7 @@ def append_part(taken: Figures) -> str:
         "| the floor writes to | floor | Rekindle | ratio | must reach | reached | CPU time, ratio |",
         "|---|---|---|---|---|---|---|",
     ]
-    for kind, name in names.items():
+    for kind, name in FLOORS.items():
         ratios, cpu = taken[f"{kind}_rate_ratios"], taken[f"{kind}_cpu_ratios"]
         verdict = "yes" if median(ratios) >= LEAST_RATIO else "**no**"
         lines.append(
@@ -433,7 +423,7 @@ def append_part(taken: Figures) -> str:
         "| CPU of a message, µs | clients | server | messages in a commit |",
         "|---|---|---|---|",
     ]
-    for kind, name in {"rekindle": "Rekindle", **names}.items():
+    for kind, name in {"rekindle": "Rekindle", **FLOORS}.items():
         one = taken[kind]
         lines.append(
             f"| {name} | {one['client_cpu']:.0f} | {one['server_cpu']:.0f} | {one['batch']:.1f} |"

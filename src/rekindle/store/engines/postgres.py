@@ -304,7 +304,7 @@ class PostgresEngine:
             is_alone = batch is not None and is_set_up and not first and not is_uncertain
             try:
                 self._begin_write(connection, is_alone)
-                if is_uncertain and self._was_committed(connection):
+                if is_uncertain and self._is_committed(connection):
                     return results or self._find_results(connection, batch)
                 is_uncertain, results = is_alone, []
                 results = self._run_all(connection, first, batch)
@@ -342,7 +342,7 @@ class PostgresEngine:
             self._connector.set_limits(connection)
             self._begin(connection)
 
-    def _was_committed(self, connection: Connection) -> bool:
+    def _is_committed(self, connection: Connection) -> bool:
         """Return whether the last attempt was committed; in that case, end this transaction."""
         [(number,)] = self._transaction_type(connection).run(_SELECT_COMMIT, (self._writer_name,))
         is_committed = number == self._commit_number

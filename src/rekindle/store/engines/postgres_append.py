@@ -91,7 +91,7 @@ class AppendBatch:
     def build_params(self, record: CommitRecord) -> tuple[int, int, list[Any]]:
         """Return the numbers of sessions and messages of the statement, and its parameters."""
         sessions = [*_iter_session_rows(self._deltas)]
-        session_count, message_count = _round_up(len(sessions)), _round_up(len(self._rows))
+        session_count, message_count = _choose_size(len(sessions)), _choose_size(len(self._rows))
         params = [
             *chain.from_iterable(sessions),
             *_EMPTY_SESSION * (session_count - len(sessions)),
@@ -176,7 +176,7 @@ def _iter_session_rows(deltas: Mapping[int, SessionDelta]) -> Iterator[Row]:
         yield (count, count, calls, latest, latest, *requests, num, count)
 
 
-def _round_up(count: int) -> int:
+def _choose_size(count: int) -> int:
     return next(size for size in _SIZES if size >= count)
 
 
