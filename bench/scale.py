@@ -38,7 +38,7 @@ PARTS = {
     "partitions": "partitions by time",
 }
 SIZES = (1.0, 2.0)  # millions of messages
-PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 8.0, 3
+PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 6.0, 3
 LEAST_RATIO = 0.8
 FREE_BYTES = 20 << 30  # that stay free on the disk
 BYTES_PER_MESSAGE = 2_500  # assumed before the first load
@@ -362,8 +362,9 @@ def explain_statements() -> Iterator[list[Figures]]:
         run_many(tx, sql, rows)
 
     def write_batch_explained(self: Any, connection: Any, batch: Any, record: Any) -> Any:
-        *sizes, params = batch.build_params(CommitRecord(*record, self._known_version))
-        explain(kind(connection), build_statement(*sizes), params)
+        about = CommitRecord(*record, self._known_version)
+        sessions, messages, params = batch.build_params(about)
+        explain(kind(connection), build_statement(sessions, messages), params)
         return write_batch(self, connection, batch, record)
 
     kind.run, kind.stream, kind.run_many = run_explained, stream_explained, run_many_explained  # pyright: ignore

@@ -138,8 +138,8 @@ class Pipeline(Floor):
             super()._write_batch(batch)
 
     def _insert(self, session: str, said: Said) -> None:
-        execute, now = self._connection.execute, time.time()
-        known = self._get_session(session, said)
+        now, known = time.time(), self._get_session(session, said)
+        execute: Any = self._connection.execute
         execute(self.statements[1], (now, known[0]))
         execute(self.add_both, (*self._describe_message(known, now, said), said.text))
         known[1] += 1

@@ -379,9 +379,10 @@ class PostgresEngine:
             cursor = self._batch_cursor = psycopg.RawCursor(connection)
             # Otherwise the type follows the size of a number, and each type is a statement to prepare.
             cursor.adapters.register_dumper(int, Int8Dumper)
-        *sizes, params = batch.build_params(CommitRecord(*record, self._known_version))
-        sql = _number_params(self._transaction_type.convert_sql(build_statement(*sizes)))
-        return cursor.execute(sql, params).fetchall()
+        about = CommitRecord(*record, self._known_version)
+        sessions, messages, params = batch.build_params(about)
+        sql = self._transaction_type.convert_sql(build_statement(sessions, messages))
+        return cursor.execute(_number_params(sql), params).fetchall()
 
     def _check_upgrade(self, connection: Connection) -> None:
         """Raise `StoreTooNew` if another program has upgraded the tables to what this one cannot use."""
