@@ -243,7 +243,9 @@ def check_index(tx: Transaction) -> Iterator[Finding]:
 
 def build_vectors(text: str) -> Iterator[str]:
     """Yield the words of a text and their positions as tsvectors; an empty text has one empty vector."""
-    all_words = [word[:MAX_WORD_LENGTH] for word in split_words(text)]
+    all_words = [*split_words(text)]
+    if len(text) > MAX_WORD_LENGTH or not text.isascii():
+        all_words = [word[:MAX_WORD_LENGTH] for word in all_words]
     if len(all_words) <= MAX_POSITIONS_PER_WORD:
         yield _build_short_vector(all_words)
         return
