@@ -1,9 +1,10 @@
 """One PostgreSQL for many machines: appends of many processes, and reads as the tables grow.
 
-    python -m bench scale [--sizes 1 2 5 …] [--quick] [--no-append] [--no-growth] [--partitions]
+    python -m bench scale [--only append | growth | partitions] [--sizes 1 2 5 …] [--quick]
 
 Appends: eight processes with some threads each, against a bare psycopg writer that shares commits in the
-same way, turn by turn on one server with durable commits. Growth: sessions are added by COPY up to each
+same way, turn by turn on one server with durable commits; the CPU time of clients and server is counted,
+too, since it depends less on what else the machine does. Growth: sessions are added by COPY up to each
 size in millions of messages, as long as the disk has room; then each operation is measured through the
 store, every statement that it runs is explained, and no plan may read a large table from end to end.
 """
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -30,13 +32,22 @@ from .envs import ROOT
 from .runner import WORK, Figures, empty
 from .workload import MESSAGES, SEED, vocabulary
 
+PARTS = {
+    "append": "appends of many processes",
+    "growth": "as the tables grow",
+    "partitions": "partitions by time",
+}
 SIZES = (1.0, 2.0)  # millions of messages
-PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 10.0, 3
+PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 6.0, 3
 LEAST_RATIO = 0.8
 FREE_BYTES = 20 << 30  # that stay free on the disk
 BYTES_PER_MESSAGE = 2_500  # assumed before the first load
 LARGE_TABLES = frozenset({"messages", "words", "sessions"})
-KEPT = WORK / "scale.json"
+FLOORS = {
+    "floor": "the tables of the store",
+    "pipeline": "the same, with one round trip for each commit and a statement less for each message",
+    "least": "tables with the fewest columns and indexes, and no references",
+}
 OPTIONS = (
     "-c shared_buffers=2GB -c effective_cache_size=12GB -c work_mem=32MB -c max_wal_size=8GB"
     " -c random_page_cost=1.1 -c autovacuum=off"
@@ -58,43 +69,49 @@ OPERATIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", type=float, nargs="+", default=list(SIZES), metavar="MILLIONS")
     parser.add_argument("--quick", action="store_true", help="tiny sizes; writes no results file")
-    parser.add_argument("--no-append", action="store_true", help="without the appends")
-    parser.add_argument("--no-growth", action="store_true", help="without the growth")
-    parser.add_argument("--partitions", action="store_true", help="compare partitions by time")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=PARTS,
+        help="this part only: append (3 minutes), growth, or partitions by time, which only a run"
+        " that names them compares",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    kept: Figures = json.loads(KEPT.read_text()) if KEPT.exists() and not args.quick else {}
+    """Measure the parts; each has a section of its own in the results."""
+    parts = args.only or ("append", "growth")
     with open_server() as server:
-        if not args.no_append:
-            kept["append"] = measure_append(server, 1.0 if args.quick else SECONDS)
-            keep(kept, args.quick)
-        if not args.no_growth:
-            kept["growth"] = {}
-            sizes = (0.02, 0.12) if args.quick else sorted(args.sizes)
-            for size, figures in measure_growth(server, sizes):
-                kept["growth"][f"{size:g}"] = figures
-                keep(kept, args.quick)
-        if args.partitions:
-            from .scale_partitions import measure_partitions
+        if "append" in parts:
+            figures = measure_append(server, 1.0 if args.quick else SECONDS)
+            publish("append", figures, append_part(figures), args.quick)
+        if "growth" in parts:
+            growth: Figures = {}
+            for size, figures in measure_growth(
+                server, (0.02, 0.12) if args.quick else sorted(args.sizes)
+            ):
+                growth[f"{size:g}"] = figures
+                publish("growth", growth, "\n\n".join(growth_parts(growth)), args.quick)
+        if "partitions" in parts:
+            from .scale_partitions import describe_partitions, measure_partitions
 
-            kept["partitions"] = measure_partitions(server, 0.05 if args.quick else min(args.sizes))
-            keep(kept, args.quick)
-    text = page(kept)
-    print(text)
-    if not args.quick:
-        report.write("scale", text)
+            figures = measure_partitions(server, 0.05 if args.quick else min(args.sizes))
+            publish("partitions", figures, describe_partitions(figures), args.quick)
 
 
-def keep(kept: Figures, quick: bool) -> None:
-    kept |= {
-        "machine": report.machine(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": "python -m bench " + " ".join(sys.argv[1:]),
-    }
+def publish(part: str, figures: Figures, text: str, quick: bool) -> None:
+    """Print the figures of a part, and write them to the results."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command = "python -m bench " + " ".join(sys.argv[1:])
+    text = (
+        f"## Scale: {PARTS[part]}\n\n`{command}` on {report.machine()}, PostgreSQL, {date}. The server"
+        f" runs on the same machine and disk, with durable commits.\n\n{text}\n"
+    )
+    print(text, flush=True)
     if not quick:
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(kept, indent=1))
+        WORK.mkdir(parents=True, exist_ok=True)
+        (WORK / f"scale-{part}.json").write_text(json.dumps(figures, indent=1))
+        report.write(f"scale-{part}", text)
 
 
 @contextmanager
@@ -120,24 +137,38 @@ def measure_append(server: Any, seconds: float) -> Figures:
 
     from .scale_writer import FLOOR_TABLES
 
-    rates: dict[str, list[float]] = {"floor": [], "rekindle": [], "least": []}
+    taken: dict[str, list[Figures]] = {
+        "floor": [], "pipeline": [], "rekindle": [], "least": [],
+    }  # fmt: skip
     for _ in range(ROUNDS):
-        for kind, taken in rates.items():
+        for kind, rounds in taken.items():
             url = server.store_database()
             with psycopg.connect(url) as connection:
                 connection.execute(FLOOR_TABLES)
-            taken.append(run_writers(kind, url, seconds))
+            rounds.append(run_writers(server, kind, url, seconds))
             server.drop(url)
-            print(f"  {kind}: {taken[-1]:,.0f} messages/s", flush=True)
-    figures: Figures = {kind: median(taken) for kind, taken in rates.items()}
-    for kind in ("floor", "least"):
-        pairs = zip(rates["rekindle"], rates[kind], strict=True)
-        figures[f"{kind}_ratios"] = sorted(ours / theirs for ours, theirs in pairs)
+            print(f"  {kind}: {describe_round(rounds[-1])}", flush=True)
+    figures: Figures = {
+        kind: {name: median(one[name] for one in rounds) for name in rounds[0]}
+        for kind, rounds in taken.items()
+    }
+    for kind in FLOORS:
+        for name in ("rate", "cpu"):
+            pairs = zip(taken["rekindle"], taken[kind], strict=True)
+            ratios = sorted(ours[name] / theirs[name] for ours, theirs in pairs)
+            figures[f"{kind}_{name}_ratios"] = ratios
     return figures
 
 
-def run_writers(kind: str, url: str, seconds: float) -> float:
-    """Return the messages per second of all processes together."""
+def describe_round(one: Figures) -> str:
+    return (
+        f"{one['rate']:,.0f} messages/s, {one['batch']:.1f} in a commit, CPU of a message:"
+        f" clients {one['client_cpu']:.0f} µs, server {one['server_cpu']:.0f} µs"
+    )
+
+
+def run_writers(server: Any, kind: str, url: str, seconds: float) -> Figures:
+    """Return the messages per second of all processes, and the CPU time of a message in µs."""
     command = [sys.executable, "-m", "bench.scale_writer", kind, url]
     writers = [
         subprocess.Popen(
@@ -149,11 +180,46 @@ def run_writers(kind: str, url: str, seconds: float) -> float:
     for one in writers:
         assert one.stdout
         assert one.stdout.readline() == "ready\n"
+    commits, cpu = count_commits(url), measure_server_cpu(server)
     for one in writers:
         assert one.stdin
         one.stdin.write("go\n")
         one.stdin.flush()
-    return sum(json.loads(one.communicate()[0])["messages"] for one in writers) / seconds
+    done = [json.loads(one.communicate()[0]) for one in writers]
+    cpu, commits = measure_server_cpu(server) - cpu, count_commits(url) - commits
+    messages = sum(one["messages"] for one in done)
+    client_cpu = sum(one["cpu_s"] for one in done) / messages * 1e6
+    server_cpu = cpu / messages * 1e6
+    return {
+        "rate": messages / seconds, "batch": messages / max(commits, 1), "client_cpu": client_cpu,
+        "server_cpu": server_cpu, "cpu": client_cpu + server_cpu,
+    }  # fmt: skip
+
+
+def count_commits(url: str) -> int:
+    """Return how many transactions of a database have been committed, as far as it was told."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        row = connection.execute(sql).fetchone()
+    return row[0] if row else 0
+
+
+def measure_server_cpu(server: Any) -> float:
+    """Return the CPU seconds of the server's processes, also of those that have ended."""
+    main = (server.folder / "data/postmaster.pid").read_text().split()[0]
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if folder.name == main:
+            total += sum(map(int, stat[11:15]))
+        elif stat[1] == main:
+            total += sum(map(int, stat[11:13]))
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 # -- growth
@@ -269,10 +335,12 @@ def probe(url: str, sessions: int) -> Figures:
 def explain_statements() -> Iterator[list[Figures]]:
     """Collect how the server reads large tables in each statement that the store runs meanwhile."""
     from rekindle.store.engines import postgres
+    from rekindle.store.engines.postgres_append import CommitRecord, build_statement
 
     plans: list[Figures] = []
-    kind = postgres.PostgresTransaction
+    kind, engine = postgres.PostgresTransaction, postgres.PostgresEngine
     run, stream, run_many = kind.run, kind.stream, kind.run_many
+    write_batch = engine._write_batch
 
     def explain(tx: Any, sql: str, params: Any) -> None:
         if sql.split(None, 1)[0].upper() in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
@@ -293,11 +361,19 @@ def explain_statements() -> Iterator[list[Figures]]:
         explain(tx, sql, rows[0])
         run_many(tx, sql, rows)
 
+    def write_batch_explained(self: Any, connection: Any, batch: Any, record: Any) -> Any:
+        about = CommitRecord(*record, self._known_version)
+        sessions, messages, params = batch.build_params(about)
+        explain(kind(connection), build_statement(sessions, messages), params)
+        return write_batch(self, connection, batch, record)
+
     kind.run, kind.stream, kind.run_many = run_explained, stream_explained, run_many_explained  # pyright: ignore
+    engine._write_batch = write_batch_explained
     try:
         yield plans
     finally:
         kind.run, kind.stream, kind.run_many = run, stream, run_many
+        engine._write_batch = write_batch
 
 
 def iter_nodes(plan: Figures) -> Iterator[str]:
@@ -322,46 +398,36 @@ def find_full_scans(figures: Figures) -> list[str]:
     ]
 
 
-# -- the page
-
-
-def page(kept: Figures) -> str:
-    parts = [
-        "## Scale",
-        f"`{kept['command']}` on {kept['machine']}, PostgreSQL, {kept['date']}. The server runs on the"
-        " same machine and disk, with durable commits.",
-    ]
-    if taken := kept.get("append"):
-        parts.append(append_part(taken))
-    if kept.get("growth"):
-        parts += [*growth_parts(kept["growth"])]
-    if kept.get("partitions"):
-        from .scale_partitions import describe_partitions
-
-        parts.append(describe_partitions(kept["partitions"]))
-    return "\n\n".join(parts) + "\n"
+# -- the results
 
 
 def append_part(taken: Figures) -> str:
-    names = {
-        "floor": "the tables of the store",
-        "least": "tables with the fewest columns and indexes, and no references",
-    }
     lines = [
         f"{PROCESSES} processes with {THREADS} threads each append to one server, each message durable"
         " when its call returns. The floor is a bare psycopg writer that shares commits in the same way"
         " and writes a session's row, the message and its words. Medians of"
         f" {ROUNDS} rounds in turns: messages/s of all processes.",
         "",
-        "| the floor writes to | floor | Rekindle | ratio | must reach | reached |",
-        "|---|---|---|---|---|---|",
+        "| the floor writes to | floor | Rekindle | ratio | must reach | reached | CPU time, ratio |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for kind, name in names.items():
-        ratios = taken[f"{kind}_ratios"]
+    for kind, name in FLOORS.items():
+        ratios, cpu = taken[f"{kind}_rate_ratios"], taken[f"{kind}_cpu_ratios"]
         verdict = "yes" if median(ratios) >= LEAST_RATIO else "**no**"
         lines.append(
-            f"| {name} | {taken[kind]:,.0f} | {taken['rekindle']:,.0f} | {median(ratios):.2f}"
-            f" ({ratios[0]:.2f}–{ratios[-1]:.2f}) | ≥ {LEAST_RATIO} × | {verdict} |"
+            f"| {name} | {taken[kind]['rate']:,.0f} | {taken['rekindle']['rate']:,.0f}"
+            f" | {median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f}) | ≥ {LEAST_RATIO} × | {verdict}"
+            f" | {median(cpu):.2f} ({cpu[0]:.2f}–{cpu[-1]:.2f}) |"
+        )
+    lines += [
+        "",
+        "| CPU of a message, µs | clients | server | messages in a commit |",
+        "|---|---|---|---|",
+    ]
+    for kind, name in {"rekindle": "Rekindle", **FLOORS}.items():
+        one = taken[kind]
+        lines.append(
+            f"| {name} | {one['client_cpu']:.0f} | {one['server_cpu']:.0f} | {one['batch']:.1f} |"
         )
     return "\n".join(lines)
 

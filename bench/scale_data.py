@@ -149,7 +149,7 @@ def _make_row(rng: random.Random, kind: str) -> PoolRow:
     values = message_to_values(message(Said(role, text, call, answers)), 0.0, None, None)
     names = MESSAGE_VALUES.split(", ")[2:]
     fields = dict(zip(names, values, strict=True))
-    (vector, *_) = postgres_search._build_vectors(
+    (vector, *_) = postgres_search.build_vectors(
         get_row_search_text(fields["content"], fields["body"])
     )
     shown: list[str] = []

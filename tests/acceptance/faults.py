@@ -118,7 +118,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 class Line:
     """A line to a PostgreSQL server that can be cut when a transaction is to be committed.
 
-    `at_commit` is called instead of passing a COMMIT on; it gets a function that does pass it on.
+    `at_commit` is called instead of passing on a COMMIT, or a statement that is a transaction of its own
+    and records it; it gets a function that does pass it on.
     Afterwards the line is dead. It is called once.
     """
 
@@ -157,7 +158,8 @@ class Line:
     ) -> None:
         try:
             while data := source.recv(65536):
-                if watch and self.at_commit and b"COMMIT" in data:
+                is_commit = b"COMMIT" in data or b"recorded AS" in data
+                if watch and self.at_commit and is_commit:
                     act, self.at_commit = self.at_commit, None
                     self._muted.add(source)
                     act(lambda data=data: sink.sendall(data))

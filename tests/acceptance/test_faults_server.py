@@ -1,5 +1,7 @@
 """A PostgreSQL server that is restarted, or a line to it that is cut: each message exactly once."""
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -111,10 +113,12 @@ def through(wire: Line, server: servers.Postgres, url: str) -> str:
     return url.replace(f":{server.port}/", f":{wire.port}/")
 
 
+@pytest.mark.parametrize("platform_id", [None, "m1"], ids=["one statement", "several"])
 def test_an_append_whose_answer_was_lost_is_stored_once_and_acknowledged(
-    server: servers.Postgres, wire: Line
+    server: servers.Postgres, wire: Line, platform_id: str | None
 ) -> None:
     url = server.database()
+    once = Message(role="user", content="once", platform_message_id=platform_id)
 
     def commit_then_cut(pass_on: Callable[[], None]) -> None:
         pass_on()
@@ -123,8 +127,44 @@ def test_an_append_whose_answer_was_lost_is_stored_once_and_acknowledged(
     with open_store(through(wire, server, url)) as store:
         store.append(store.begin(id="one"), Message(role="user", content="before"))
         wire.at_commit = commit_then_cut
-        assert store.append("one", Message(role="user", content="once")) == [1]
+        assert store.append("one", once) == [1]
         assert wire.at_commit is None
+        assert store.append("one", Message(role="user", content="after")) == [2]
+        assert contents(store, "one") == ["before", "once", "after"]
+        assert store.verify() == []
+
+
+def test_an_append_that_the_server_reads_after_it_was_sent_again_is_stored_once(
+    server: servers.Postgres, wire: Line
+) -> None:
+    url = server.database()
+    with (
+        open_store(through(wire, server, url)) as store,
+        psycopg.connect(url, autocommit=True) as watcher,
+    ):
+
+        def list_backends() -> set[int]:
+            sql = (
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'rekindle' AND datname ="
+            )
+            return {pid for (pid,) in watcher.execute(f"{sql} current_database()")}
+
+        store.append(store.begin(id="one"), Message(role="user", content="before"))
+        stopped = list_backends()
+
+        def stop_then_cut(pass_on: Callable[[], None]) -> None:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            pass_on()  # it stays in the socket
+
+        wire.at_commit = stop_then_cut
+        try:
+            assert store.append("one", Message(role="user", content="once")) == [1]
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        assert wire.at_commit is None
+        wait_until(lambda: not stopped & list_backends())
         assert store.append("one", Message(role="user", content="after")) == [2]
         assert contents(store, "one") == ["before", "once", "after"]
         assert store.verify() == []

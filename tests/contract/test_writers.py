@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rekindle import Store
+from rekindle.errors import NotFound
 from tests.contract.messages import answer, found, started, texts, user
 from tests.waiting import PATIENCE
 
@@ -71,6 +72,32 @@ def test_threads_in_one_session_are_ordered_as_acknowledged(
     for each in acknowledged:  # what one writer said comes in the order it was said
         assert list(each) == sorted(each)
     assert store.session("shared").message_count == 160
+    assert store.verify() == []
+
+
+def test_of_appends_that_share_a_commit_only_those_to_a_deleted_session_fail(
+    store: Store, reopened: Reopened
+) -> None:
+    for name in ("kept", "gone"):
+        store.append(store.begin(id=name), user(f"{name} first"))
+    other = reopened()
+    other.end("gone", "over")
+    other.prune_session("gone")
+    submitted = [
+        (name, store.submit_append(name, user(f"{name} {number} a"), answer(f"{name} {number} b")))
+        for number in range(20)
+        for name in ("kept", "kept", "gone")
+    ]
+    at = 1
+    for name, future in submitted:
+        if name == "gone":
+            assert isinstance(future.exception(), NotFound)
+        else:
+            assert future.result() == [at, at + 1]
+            at += 2
+    kept = [f"kept {number} {part}" for number in range(20) for part in "abab"]
+    assert texts(store, "kept") == ["kept first", *kept]
+    assert store.session("kept").message_count == len(kept) + 1
     assert store.verify() == []
 
 

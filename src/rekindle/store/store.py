@@ -223,10 +223,10 @@ class Store:
 
     def _plan_append(
         self, session: Session | str, messages: Sequence[Message], num: int | None
-    ) -> Callable[[Transaction], sessions.AppendResult]:
+    ) -> sessions.AppendOperation:
         target, now = self._unstored_sessions.get(_get_id(session), session), self._clock()
-        return lambda tx: sessions.append_messages(
-            self._engine, tx, target, messages, now, num, self._pending_calls
+        return sessions.AppendOperation(
+            self._engine, target, messages, now, num, self._pending_calls
         )
 
     def _remember_append(

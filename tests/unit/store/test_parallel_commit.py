@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rekindle.store.engines.parallel_commit import run_in_parallel
+from rekindle.store.engines.sqlite_transaction import run_in_parallel
 
 
 def test_spare_time_is_used_while_the_task_still_runs():

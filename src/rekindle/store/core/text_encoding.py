@@ -78,8 +78,11 @@ def _unescape_char(match: re.Match[str]) -> str:
 
 def split_words(text: str) -> Iterator[str]:
     """Yield the words of `text` as the search index knows them."""
+    words = re.findall(_WORD, fold_text(text))
+    if text.isascii():
+        return iter(words)
     # Marks and symbols of those scripts are not words: SQLite's index skips them too.
-    return (word for word in re.findall(_WORD, fold_text(text)) if word[0].isalnum())
+    return (word for word in words if word[0].isalnum())
 
 
 def fold_text(text: str) -> str:

@@ -6,22 +6,15 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.types.numeric import Int8Dumper
 
-from rekindle.errors import (
-    InvalidInput,
-    StoreBusy,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from rekindle.errors import StoreClosed, StoreReadOnly
 from rekindle.store.core import bulk
 from rekindle.store.core.engine import Operation, Progress, Row, Transaction
 from rekindle.store.core.migrations import (
@@ -38,6 +31,7 @@ from rekindle.types import Finding, Message
 
 from . import postgres_search
 from .connection_pool import ConnectionPool
+from .postgres_append import AppendBatch, CommitRecord, build_statement, split_appends
 from .postgres_connections import (
     CONNECTION_ERRORS,
     Connection,
@@ -45,7 +39,7 @@ from .postgres_connections import (
     close_connection,
     connect_with_retries,
     is_connection_lost,
-    is_out_of_connections,
+    translate_errors,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +74,13 @@ _RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViol
 @lru_cache(maxsize=1024)
 def _to_postgres_sql(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
+
+
+@lru_cache(maxsize=256)
+def _number_params(sql: str) -> bytes:
+    """Convert `%s` to the server's own numbers of parameters."""
+    first, *others = sql.replace("%%", "%").split("%s")
+    return (first + "".join(f"${n}{part}" for n, part in enumerate(others, 1))).encode()
 
 
 class _Unsent(NamedTuple):
@@ -172,6 +173,7 @@ class PostgresEngine:
         self._readonly = readonly
         self._busy_seconds = busy_seconds
         self._writer: Connection | None = None
+        self._batch_cursor: psycopg.RawCursor[Row] | None = None  # of the writer
         self._closed = False
         self._readers = ConnectionPool(
             self._connect_reader,
@@ -293,26 +295,27 @@ class PostgresEngine:
         """Run operations, retrying after a lost connection, without committing anything twice."""
         results: list[Any] = []
         is_uncertain, attempts_left = False, MAX_ATTEMPTS
+        first, batch = split_appends(operations)
         while True:
             connection = self._get_writer(deadline)
-            tx = self._transaction_type(connection)
+            # After a lost answer, a transaction that asks for the last one locks its record: what the
+            # server may still have to read of the first attempt then fails.
+            is_set_up = not self.tenant and not self._connector.is_pooled
+            is_alone = batch is not None and is_set_up and not first and not is_uncertain
             try:
-                self._connector.set_limits(connection)
-                self._begin(connection)
-                if (
-                    is_uncertain
-                    and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
-                ):
-                    connection.commit()
-                    return results
-                is_uncertain = False
-                results = [operation(tx) for operation in operations]
-                record = (self._writer_name, self._commit_number, time.time())
-                ((version,),) = tx.run_last(_RECORD_COMMIT, record)
-                if version != self._known_version:
-                    self._check_upgrade(connection)
+                self._begin_write(connection, is_alone)
+                if is_uncertain and self._is_committed(connection):
+                    return results or self._find_results(connection, batch)
+                is_uncertain, results = is_alone, []
+                results = self._run_all(connection, first, batch)
                 is_uncertain = True
-                connection.commit()
+                if not is_alone:
+                    connection.commit()
+            except pg.DivisionByZero:  # see `build_statement`; one by one, they show the reason
+                connection.rollback()
+                if batch is None:
+                    raise
+                is_uncertain, first, batch = False, operations, None
             except _RETRYABLE_ERRORS:
                 connection.rollback()
                 is_uncertain, attempts_left = False, attempts_left - 1
@@ -331,6 +334,55 @@ class PostgresEngine:
                 raise
             else:
                 return results
+
+    def _begin_write(self, connection: Connection, is_alone: bool) -> None:
+        if connection.autocommit != is_alone:
+            connection.autocommit = is_alone
+        if not is_alone:
+            self._connector.set_limits(connection)
+            self._begin(connection)
+
+    def _is_committed(self, connection: Connection) -> bool:
+        """Return whether the last attempt was committed; in that case, end this transaction."""
+        [(number,)] = self._transaction_type(connection).run(_SELECT_COMMIT, (self._writer_name,))
+        is_committed = number == self._commit_number
+        if is_committed:
+            connection.rollback()
+        return is_committed
+
+    def _find_results(self, connection: Connection, batch: AppendBatch | None) -> list[Any]:
+        assert batch is not None  # any other transaction has its results before it is committed
+        starts = batch.find_starts(self._transaction_type(connection), self._writer_name)
+        connection.rollback()
+        return [*batch.read_results(starts)]
+
+    def _run_all(
+        self, connection: Connection, first: Sequence[Operation], batch: AppendBatch | None
+    ) -> list[Any]:
+        tx = self._transaction_type(connection)
+        results = [operation(tx) for operation in first]
+        record = (self._writer_name, self._commit_number, time.time())
+        if batch is not None:
+            tx.flush_deferred()
+            results += batch.read_results(self._write_batch(connection, batch, record))
+            return results
+        ((version,),) = tx.run_last(_RECORD_COMMIT, record)
+        if version != self._known_version:
+            self._check_upgrade(connection)
+        return results
+
+    def _write_batch(
+        self, connection: Connection, batch: AppendBatch, record: tuple[str, int, float]
+    ) -> list[Row]:
+        cursor = self._batch_cursor
+        if cursor is None or cursor.connection is not connection:
+            cursor = self._batch_cursor = psycopg.RawCursor(connection)
+            # Otherwise the type follows the size of a number, and each type is a statement to prepare.
+            cursor.adapters.register_dumper(int, Int8Dumper)
+        about = CommitRecord(*record, self._known_version)
+        sessions, messages, params = batch.build_params(about)
+        sql = self._transaction_type.convert_sql(build_statement(sessions, messages))
+        return cursor.execute(_number_params(sql), params).fetchall()
 
     def _check_upgrade(self, connection: Connection) -> None:
         """Raise `StoreTooNew` if another program has upgraded the tables to what this one cannot use."""
@@ -362,33 +414,8 @@ class PostgresEngine:
                 if not connection.closed:
                     connection.rollback()
 
-    @contextmanager
-    def _translate_errors(self) -> Generator[None]:
-        """Translate driver errors to store errors that say what happened, where, and what to do."""
-        try:
-            yield
-        except pg.LockNotAvailable as error:
-            raise StoreBusy(
-                f"{self.location}: another program has been writing for {self._busy_seconds:g} s;"
-                " try again, or raise store.busy_seconds"
-            ) from error
-        except pg.DiskFull as error:
-            raise StoreFull(f"{self.location}: the server's disk is full") from error
-        except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
-            raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
-        except CONNECTION_ERRORS as error:
-            if is_out_of_connections(error):
-                raise StoreBusy(
-                    f"{self.location}: the server has had no free connection for"
-                    f" {self._busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"
-                ) from error
-            raise StoreUnavailable(
-                f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
-            ) from error
-        except (psycopg.IntegrityError, psycopg.DataError) as error:
-            raise InvalidInput(f"{self.location} cannot store this value: {error}") from error
-        except psycopg.Error as error:
-            raise StoreError(f"{self.location}: {error}") from error
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self.location, self._busy_seconds)
 
     # -- search
 

@@ -10,10 +10,21 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
+from psycopg import errors as pg
+
+from rekindle.errors import (
+    InvalidInput,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -136,3 +147,32 @@ def is_out_of_connections(error: psycopg.Error) -> bool:
     """Return whether the server, or the pooler before it, has no connection left for us."""
     text = str(error)
     return error.sqlstate == "53300" or any(one in text for one in _NO_CONNECTION_LEFT)
+
+
+@contextmanager
+def translate_errors(location: str, busy_seconds: float) -> Generator[None]:
+    """Translate driver errors to store errors that say what happened, where, and what to do."""
+    try:
+        yield
+    except pg.LockNotAvailable as error:
+        raise StoreBusy(
+            f"{location}: another program has been writing for {busy_seconds:g} s;"
+            " try again, or raise store.busy_seconds"
+        ) from error
+    except pg.DiskFull as error:
+        raise StoreFull(f"{location}: the server's disk is full") from error
+    except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
+        raise StoreReadOnly(f"{location} cannot be written: {error}") from error
+    except CONNECTION_ERRORS as error:
+        if is_out_of_connections(error):
+            raise StoreBusy(
+                f"{location}: the server has had no free connection for"
+                f" {busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"
+            ) from error
+        raise StoreUnavailable(
+            f"{location} cannot be reached ({str(error).strip()}): is the server running?"
+        ) from error
+    except (psycopg.IntegrityError, psycopg.DataError) as error:
+        raise InvalidInput(f"{location} cannot store this value: {error}") from error
+    except psycopg.Error as error:
+        raise StoreError(f"{location}: {error}") from error

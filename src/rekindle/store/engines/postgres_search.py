@@ -56,14 +56,14 @@ def index_messages(tx: Transaction, num: int, position: int, messages: Sequence[
         [
             (part, vector, num, place)
             for place, message in enumerate(messages, position)
-            for part, vector in enumerate(_build_vectors(get_search_text(message)))
+            for part, vector in enumerate(build_vectors(get_search_text(message)))
         ],
     )
 
 
 def build_insert_of_added(message: Message) -> tuple[str, list[str]]:
     """Build the statement that indexes a message which the same statement adds."""
-    vectors = [*_build_vectors(get_search_text(message))]
+    vectors = [*build_vectors(get_search_text(message))]
     values = ", ".join(f"({part}, ?::tsvector)" for part in range(len(vectors)))
     return (
         "INSERT INTO words (id, part, text) SELECT added.id, v.part, v.text"
@@ -77,7 +77,7 @@ def _index_rows(tx: Transaction, rows: Sequence[Row]) -> None:
         [
             (id, part, vector)
             for id, content, body in rows
-            for part, vector in enumerate(_build_vectors(get_row_search_text(content, body)))
+            for part, vector in enumerate(build_vectors(get_row_search_text(content, body)))
         ],
     )
 
@@ -241,9 +241,11 @@ def check_index(tx: Transaction) -> Iterator[Finding]:
     )
 
 
-def _build_vectors(text: str) -> Iterator[str]:
+def build_vectors(text: str) -> Iterator[str]:
     """Yield the words of a text and their positions as tsvectors; an empty text has one empty vector."""
-    all_words = [word[:MAX_WORD_LENGTH] for word in split_words(text)]
+    all_words = [*split_words(text)]
+    if len(text) > MAX_WORD_LENGTH or not text.isascii():
+        all_words = [word[:MAX_WORD_LENGTH] for word in all_words]
     if len(all_words) <= MAX_POSITIONS_PER_WORD:
         yield _build_short_vector(all_words)
         return

@@ -41,8 +41,7 @@ from rekindle.types import Finding, Message
 
 from . import open_files, sqlite_search
 from .connection_pool import ConnectionPool
-from .parallel_commit import run_in_parallel
-from .sqlite_transaction import SqliteReader, SqliteTransaction
+from .sqlite_transaction import SqliteReader, SqliteTransaction, run_in_parallel
 from .sqlite_write_lock import RETRY_SECONDS, WriteLock
 
 if TYPE_CHECKING:

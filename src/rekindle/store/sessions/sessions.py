@@ -94,6 +94,30 @@ def append_messages(
     return AppendResult(num, _collect_positions(messages, new, start, {**new_positions, **old}))
 
 
+class AppendOperation:
+    """An append as a value, so that an engine may write several of them with one statement."""
+
+    __slots__ = ("_engine", "_session", "messages", "now", "num", "pending_calls")
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session | str,
+        messages: Sequence[Message],
+        now: float,
+        num: int | None,
+        pending_calls: dict[tuple[int, str], str],
+    ) -> None:
+        self._engine, self._session = engine, session
+        self.messages, self.now, self.num = messages, now, num
+        self.pending_calls = pending_calls
+
+    def __call__(self, tx: Transaction) -> AppendResult:
+        return append_messages(
+            self._engine, tx, self._session, self.messages, self.now, self.num, self.pending_calls
+        )
+
+
 class SessionDelta(NamedTuple):
     """What messages add to the row of their session."""
 
