@@ -7,8 +7,8 @@ changed. The values are opaque here: the framework's serializer names their kind
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.store.core.engine import Row, StorePart, Transaction
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -16,6 +16,8 @@ from rekindle.types import JSON
 
 _COLUMNS = "thread, namespace, id, parent, run, kind, data, versions, metadata"
 _PAGE = 64
+Versions: TypeAlias = Mapping[str, str | int | float]  # by channel
+Select: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
 
 
 class GraphValue(NamedTuple):
@@ -40,7 +42,7 @@ class GraphCheckpoint(NamedTuple):
     parent: str | None
     run: str | None
     value: GraphValue
-    versions: Mapping[str, str | int | float]
+    versions: Versions
     metadata: Mapping[str, JSON]
 
 
@@ -52,6 +54,14 @@ class GraphWrite(NamedTuple):
     number: int
     channel: str
     value: GraphValue
+
+
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint with the values of its channels and the writes that wait at it."""
+
+    checkpoint: GraphCheckpoint
+    values: Mapping[str, GraphValue]
+    writes: Sequence[GraphWrite]
 
 
 class CheckpointQuery(NamedTuple):
@@ -156,53 +166,30 @@ class GraphCheckpoints(StorePart):
                 return
             last = rows[-1]
 
-    def find_latest(self, key: ThreadKey) -> GraphCheckpoint | None:
-        """Return the newest checkpoint of a thread's namespace."""
-        rows = self._select(
-            f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE thread = ? AND namespace = ?"
-            " ORDER BY id DESC LIMIT 1",
-            _escape_key(key),
-        )
-        return _row_to_checkpoint(rows[0]) if rows else None
-
-    def load_values(
-        self, key: ThreadKey, versions: Mapping[str, str | int | float]
-    ) -> dict[str, GraphValue]:
-        """Return the values of channels at their versions; a channel without a value is left out."""
-        found: dict[str, GraphValue] = {}
-        names = list(versions)
-        for start in range(0, len(names), _PAGE):
-            part = names[start : start + _PAGE]
-            pairs = " OR ".join("(channel = ? AND version = ?)" for _ in part)
-            rows = self._select(
-                "SELECT channel, kind, data FROM graph_values"
-                f" WHERE thread = ? AND namespace = ? AND ({pairs})",
-                (
-                    *_escape_key(key),
-                    *(escape_text(text) for name in part for text in (name, str(versions[name]))),
-                ),
+    def load(self, key: ThreadKey, id: str | None = None) -> StoredCheckpoint | None:
+        """Return a checkpoint, or the newest one of a thread's namespace, with values and writes."""
+        condition, params = "thread = ? AND namespace = ?", _escape_key(key)
+        if id is not None:
+            condition, params = f"{condition} AND id = ?", (*params, escape_text(id))
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE {condition}"
+                " ORDER BY id DESC LIMIT 1",
+                params,
             )
-            for channel, kind, data in rows:
-                found[unescape_text(channel)] = GraphValue(kind, bytes(data))
-        return found
+            if not rows:
+                return None
+            found = _row_to_checkpoint(rows[0])
+            values = _select_values(tx.run, key, found.versions)
+            return StoredCheckpoint(found, values, _select_writes(tx.run, key, found.id))
+
+    def load_values(self, key: ThreadKey, versions: Versions) -> dict[str, GraphValue]:
+        """Return the values of channels at their versions; a channel without a value is left out."""
+        return _select_values(self._select, key, versions)
 
     def load_writes(self, key: ThreadKey, id: str) -> list[GraphWrite]:
         """Return the writes that wait at a checkpoint, in the order in which tasks apply them."""
-        rows = self._select(
-            "SELECT task, path, idx, channel, kind, data FROM graph_writes"
-            " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
-            (*_escape_key(key), escape_text(id)),
-        )
-        return [
-            GraphWrite(
-                unescape_text(task),
-                unescape_text(path),
-                number,
-                unescape_text(channel),
-                GraphValue(kind, bytes(data)),
-            )
-            for task, path, number, channel, kind, data in rows
-        ]
+        return _select_writes(self._select, key, id)
 
     def delete_thread(self, thread: str) -> None:
         """Delete the checkpoints, values and writes of a thread."""
@@ -260,6 +247,40 @@ class GraphCheckpoints(StorePart):
                 )
 
         self._write(copy_rows)
+
+
+def _select_values(run: Select, key: ThreadKey, versions: Versions) -> dict[str, GraphValue]:
+    found: dict[str, GraphValue] = {}
+    wanted = [(escape_text(name), escape_text(str(one))) for name, one in versions.items()]
+    for start in range(0, len(wanted), _PAGE):
+        part = wanted[start : start + _PAGE]
+        pairs = " OR ".join(["(channel = ? AND version = ?)"] * len(part))
+        rows = run(
+            "SELECT channel, kind, data FROM graph_values"
+            f" WHERE thread = ? AND namespace = ? AND ({pairs})",
+            (*_escape_key(key), *(text for pair in part for text in pair)),
+        )
+        for channel, kind, data in rows:
+            found[unescape_text(channel)] = GraphValue(kind, bytes(data))
+    return found
+
+
+def _select_writes(run: Select, key: ThreadKey, id: str) -> list[GraphWrite]:
+    rows = run(
+        "SELECT task, path, idx, channel, kind, data FROM graph_writes"
+        " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
+        (*_escape_key(key), escape_text(id)),
+    )
+    return [
+        GraphWrite(
+            unescape_text(task),
+            unescape_text(path),
+            number,
+            unescape_text(channel),
+            GraphValue(kind, bytes(data)),
+        )
+        for task, path, number, channel, kind, data in rows
+    ]
 
 
 def _escape_key(key: ThreadKey) -> tuple[str, str]:
