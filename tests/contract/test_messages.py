@@ -56,6 +56,22 @@ def test_positions_are_given_in_the_order_of_appending(store: Store) -> None:
     assert [message.position for message in store.messages(session)] == [0, 1, 2]
 
 
+def test_a_session_whose_first_message_was_rolled_back_never_writes_to_another(
+    store: Store,
+) -> None:
+    one, two = store.begin(), store.begin()
+
+    def fail() -> None:
+        store.append(one, user("never"))
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        store.transaction(lambda: store.transaction(fail))
+    store.append(two, user("for two"))
+    assert store.append(one.id, user("for one")) == [0]
+    assert [texts(store, session) for session in (one, two)] == [["for one"], ["for two"]]
+
+
 def test_positions_of_one_session_do_not_depend_on_another(store: Store) -> None:
     one, two = store.begin(), store.begin()
     assert store.append(one, user("a")) == [0]

@@ -126,7 +126,7 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
         "source": source,
         "seconds": 60.0, "instance": word, "job": job, "outbound": outbound, "inbound": inbound,
         "template": ID, "versions": {"channel": "1"}, "thread": ID, "note": ID,
-        "load_names.sessions": [session], "graph_checkpoints.find_latest.key": ThreadKey(ID),
+        "load_names.sessions": [session], "graph_checkpoints.load.key": ThreadKey(ID),
         "graph_checkpoints.load_values.key": ThreadKey(ID),
         "graph_checkpoints.load_writes.key": ThreadKey(ID),
         "graph_checkpoints.iterate.query": CheckpointQuery(), 

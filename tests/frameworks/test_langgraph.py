@@ -72,6 +72,7 @@ def test_history_forks_and_shrinks_without_losing_the_state(store: Store) -> Non
         say(graph, text)
     history = list(graph.get_state_history(TALK))
     assert len(history) == 9
+    latest = graph.get_state(TALK)
     earlier = next(one for one in history if len(one.values.get("messages", ())) == 2)
     forked = graph.invoke({"messages": [HumanMessage("other")]}, earlier.config)
     assert [each.text for each in forked["messages"]] == [
@@ -80,6 +81,7 @@ def test_history_forks_and_shrinks_without_losing_the_state(store: Store) -> Non
         "other",
         "3 messages",
     ]
+    assert graph.get_state(latest.config).values == latest.values
     state = graph.get_state(TALK).values
     graph.checkpointer.prune(["talk"])
     assert len(list(graph.get_state_history(TALK))) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from agents import (
@@ -136,3 +137,16 @@ def test_a_session_of_somebody_else_is_not_read(store: Store) -> None:
     assert asyncio.run(stranger.pop_item()) is None
     asyncio.run(stranger.clear_session())
     assert len(store.messages("plan")) == 5
+
+
+def test_many_sessions_of_a_store_share_its_threads(store: Store) -> None:
+    before = {*threading.enumerate()}
+
+    async def talk() -> int:
+        sessions = [RekindleSession(str(number), store) for number in range(40)]
+        for session in sessions:
+            await session.add_items([{"role": "user", "content": "hello"}])
+            assert len(await session.get_items()) == 1
+        return len({*threading.enumerate()} - before)
+
+    assert asyncio.run(talk()) < 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from pydantic_ai import Agent, BinaryContent, ImageUrl
 from pydantic_ai.messages import (
     ModelMessage,
@@ -18,6 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import RequestUsage
 
 from rekindle import Message, Store, ToolCall
 from rekindle.integrations.pydantic_ai import RekindleHistory
@@ -116,3 +118,25 @@ def test_messages_of_other_programs_are_read(store: Store) -> None:
         ("request", ["tool-return"]),
         ("response", ["text"]),
     ]
+
+
+def test_messages_and_what_they_cost_are_stored_together_or_not_at_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = ModelResponse(parts=[TextPart("Yes.")], usage=RequestUsage(input_tokens=7))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("stop")
+
+    async def talk() -> None:
+        history = RekindleHistory("talk", store)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "add_usage", fail)
+            with pytest.raises(RuntimeError, match="stop"):
+                await history.add([answer])
+        assert await history.load() == []
+        await history.add([answer])
+        assert len(await history.load()) == 1
+
+    asyncio.run(talk())
+    assert store.session("talk").tokens.input == 7

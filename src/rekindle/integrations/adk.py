@@ -31,7 +31,7 @@ from rekindle.types import Message
 
 from .codecs.adk_events import NAMES, join_events, read_tokens, split_event
 from .codecs.frames import count_frames, take_last_frames
-from .session_access import claim_session_id, delete_session, open_default_store
+from .session_access import claim_session_id, delete_session, get_async_store
 
 SOURCE = "google-adk"
 COLLECTION = "google-adk"
@@ -47,9 +47,7 @@ class RekindleSessionService(BaseSessionService):
     """
 
     def __init__(self, store: AsyncStore | Store | None = None) -> None:
-        self.store = (
-            AsyncStore(store) if isinstance(store, Store) else store or open_default_store()
-        )
+        self.store = get_async_store(store)
         self._documents = self.store.store.documents
         self._ids: dict[DocumentPlace, str] = {}  # of our sessions
 
@@ -190,16 +188,13 @@ class RekindleSessionService(BaseSessionService):
             events = [one for one in events if one.timestamp >= config.after_timestamp]
         if config.num_recent_events is not None:
             events = events[-config.num_recent_events :] if config.num_recent_events else []
-        updated = self._find_times([ours]).get(ours)
-        if updated is None:
-            updated = self._documents.get(COLLECTION, [place])[place].updated
         return AdkSession(
             id=place.key,
             app_name=app_name,
             user_id=user_id,
             state=self._load_states(app_name, {ours: user_id})[ours],
             events=events,
-            last_update_time=events[-1].timestamp if events else updated,
+            last_update_time=events[-1].timestamp if events else self._find_time(place, ours),
         )
 
     def _load_messages(self, ours: str, events: int | None) -> list[Message]:
@@ -235,6 +230,13 @@ class RekindleSessionService(BaseSessionService):
             }
             for ours, user_id in users.items()
         }
+
+    def _find_time(self, place: DocumentPlace, ours: str) -> float:
+        """Return when a session was changed of which no event is known."""
+        times = self._find_times([ours])
+        if ours in times:
+            return times[ours]
+        return self._documents.get(COLLECTION, [place])[place].updated
 
     def _find_times(self, ids: list[str]) -> dict[str, float]:
         return {id: one.last_active for id, one in self.store.store.find_sessions(ids).items()}

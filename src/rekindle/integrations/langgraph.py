@@ -7,6 +7,7 @@ to a session of the same id, where search, insights and notes find them.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
@@ -34,14 +35,15 @@ from rekindle.store.graphs.checkpoints import (
     GraphCheckpoints,
     GraphValue,
     GraphWrite,
+    StoredCheckpoint,
     ThreadKey,
 )
 
 from .langgraph_sessions import ThreadSessions
 from .langgraph_store import RekindleStore as RekindleStore
 
-_EMPTY = GraphValue("empty", b"")
 _LIST_PAGE = 16
+_VERSION_BITS = 40  # of a version that are random; those above count the steps
 
 
 class RekindleCheckpointer(BaseCheckpointSaver[Any]):
@@ -62,15 +64,19 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         self._rows: GraphCheckpoints = self._store.graph_checkpoints
         self._sessions = ThreadSessions(self._store) if sessions else None
 
+    def get_next_version(self, current: Any, channel: None) -> int:
+        """Return a greater version, one that no other branch of the thread has.
+
+        Values are kept by version: a run from an earlier checkpoint must not replace those of others.
+        """
+        step = 0 if current is None else int(current) >> _VERSION_BITS
+        return ((step + 1) << _VERSION_BITS) | secrets.randbits(_VERSION_BITS)
+
     # -- for threads
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that a configuration names, or the latest one of its thread."""
-        key, id = _read_key(config), get_checkpoint_id(config)
-        if id is None:
-            found = self._rows.find_latest(key)
-        else:
-            found = next(self._rows.iterate(CheckpointQuery(*key, id=id)), None)
+        found = self._rows.load(_read_key(config), get_checkpoint_id(config))
         return None if found is None else self._build_tuple(found)
 
     def list(
@@ -85,7 +91,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         query = _build_query(config, before)
         wanted = filter or {}
         found = (
-            self._build_tuple(one)
+            self._build_tuple(self._load_stored(one))
             for one in self._rows.iterate(query)
             if all(one.metadata.get(name) == value for name, value in wanted.items())
         )
@@ -102,8 +108,9 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         key, values = _read_key(config), checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         changed = {
-            (channel, str(version)): self._dump(values[channel]) if channel in values else _EMPTY
+            (channel, str(version)): self._dump(values[channel])
             for channel, version in new_versions.items()
+            if channel in values
         }
         rest: dict[str, Any] = dict(checkpoint)
         del rest["channel_versions"]
@@ -248,13 +255,13 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
     def _load(self, value: GraphValue) -> Any:
         return self.serde.loads_typed((value.kind, value.data))
 
-    def _build_tuple(self, found: GraphCheckpoint) -> CheckpointTuple:
+    def _build_tuple(self, stored: StoredCheckpoint) -> CheckpointTuple:
+        found = stored.checkpoint
         checkpoint = self._load(found.value)
         checkpoint["channel_versions"] = dict(found.versions)
-        checkpoint["channel_values"].update(self._load_values(found))
+        checkpoint["channel_values"].update(self._load_values(stored.values))
         pending: list[PendingWrite] = [
-            (write.task, write.channel, self._load(write.value))
-            for write in self._rows.load_writes(found.key, found.id)
+            (write.task, write.channel, self._load(write.value)) for write in stored.writes
         ]
         parent = None if found.parent is None else _build_config(found.key, found.parent)
         metadata = cast(CheckpointMetadata, found.metadata)
@@ -262,8 +269,11 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
             _build_config(found.key, found.id), checkpoint, metadata, parent, pending
         )
 
-    def _load_values(self, found: GraphCheckpoint) -> dict[str, Any]:
-        values = self._rows.load_values(found.key, found.versions)
+    def _load_stored(self, one: GraphCheckpoint) -> StoredCheckpoint:
+        values = self._rows.load_values(one.key, one.versions)
+        return StoredCheckpoint(one, values, self._rows.load_writes(one.key, one.id))
+
+    def _load_values(self, values: Mapping[str, GraphValue]) -> dict[str, Any]:
         return {name: self._load(value) for name, value in values.items() if value.kind != "empty"}
 
     def _find_needed(self, thread: str) -> dict[str, set[str]]:
@@ -280,13 +290,14 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         the nearest one. A channel that had another value, and has none now, is empty.
         """
         one: GraphCheckpoint | None = next(iter(found.values()))
-        latest_values = self._load_values(one)
+        latest_values = self._load_values(self._load_stored(one).values)
         open_channels = set(one.versions) - latest_values.keys()
         needed, path, writes = {one.id}, [one.id], set[str]()
         while open_channels and (one := found.get(one.parent or "")) is not None:
             path.append(one.id)
-            writes.update(write.channel for write in self._rows.load_writes(one.key, one.id))
-            for channel, value in self._load_values(one).items():
+            stored = self._load_stored(one)
+            writes.update(write.channel for write in stored.writes)
+            for channel, value in self._load_values(stored.values).items():
                 if channel in open_channels:
                     open_channels.discard(channel)
                     if isinstance(value, _DeltaSnapshot):

@@ -53,25 +53,27 @@ class RekindleHistory:
     async def add(self, messages: Sequence[ModelMessage]) -> None:
         """Store new messages and what they cost; they are durable when this returns."""
         frames = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-        await self.access.append([one for frame in frames for one in split_frame(frame)])
-        for message in messages:
-            if isinstance(message, ModelResponse):
-                await self._add_usage(message)
+        used = [
+            (message.model_name or "unknown", tokens)
+            for message in messages
+            if isinstance(message, ModelResponse) and (tokens := _read_tokens(message)).total
+        ]
+        parts = [one for frame in frames for one in split_frame(frame)]
+        await self.access.append(parts, used)
 
     async def clear(self) -> None:
         """Remove all messages from the history; `Store.redo` brings them back."""
         await self.access.clear()
 
-    async def _add_usage(self, response: ModelResponse) -> None:
-        usage = response.usage
-        tokens = Tokens(
-            input=max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
-            output=usage.output_tokens,
-            cache_read=usage.cache_read_tokens,
-            cache_write=usage.cache_write_tokens,
-        )
-        if tokens.total:
-            await self.access.add_usage(response.model_name or "unknown", tokens)
+
+def _read_tokens(response: ModelResponse) -> Tokens:
+    usage = response.usage
+    return Tokens(
+        input=max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
+    )
 
 
 def split_frame(frame: Fields) -> list[Message]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from rekindle.config import load_config
 from rekindle.errors import NotFound
@@ -12,12 +14,25 @@ from rekindle.store.async_store import AsyncStore
 from rekindle.store.graphs.documents import DocumentPlace
 from rekindle.types import Message, Session, Tokens
 
+_ASYNC_STORE = "_async_store"  # kept in the store itself, so that both go together
+
 
 def open_default_store() -> AsyncStore:
     """Open the store of the settings, the one that the command uses."""
     config = load_config()
     config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     return AsyncStore(open_store(config.store.url, durability=config.store.durability))
+
+
+def get_async_store(store: AsyncStore | Store | None) -> AsyncStore:
+    """Return a store for asyncio: the given one, one for the given store, or that of the settings.
+
+    All sessions of a store share its threads: a program may make a session for every request.
+    """
+    if store is None or isinstance(store, AsyncStore):
+        return store or open_default_store()
+    found: AsyncStore | None = vars(store).get(_ASYNC_STORE)
+    return found or vars(store).setdefault(_ASYNC_STORE, AsyncStore(store))
 
 
 class SessionAccess:
@@ -33,9 +48,7 @@ class SessionAccess:
         title: str | None = None,
     ) -> None:
         self.id = session_id
-        self.store = (
-            AsyncStore(store) if isinstance(store, Store) else store or open_default_store()
-        )
+        self.store = get_async_store(store)
         self._source = source
         self._owner = owner
         self._title = title
@@ -49,16 +62,35 @@ class SessionAccess:
         except NotFound:
             return []
 
-    async def append(self, messages: list[Message]) -> None:
-        """Store messages; they are durable when this returns."""
+    async def append(
+        self, messages: list[Message], used: Sequence[tuple[str, Tokens]] = ()
+    ) -> None:
+        """Store messages and what models used for them; both are durable when this returns."""
         if not messages:
             return
         if self._session is None:
             self._session = await self._find_or_begin()
-        await self.store.append(self._session, *messages)
         pending, self._pending = self._pending, []
-        for model, tokens in pending:
-            await self.store.add_usage(self.id, tokens, model=model)
+        if not pending and not used:
+            await self.store.append(self._session, *messages)
+            return
+        write = partial(self._write, self._session, messages, [*pending, *used])
+        try:
+            await self.store.transaction(write)
+        except Exception:
+            self._pending = pending + self._pending
+            raise
+
+    def _write(
+        self, session: Session, messages: list[Message], used: Sequence[tuple[str, Tokens]]
+    ) -> None:
+        store = self.store.store
+        store.append(session, *messages)
+        sums: dict[str, Tokens] = {}
+        for model, tokens in used:
+            sums[model] = sums.get(model, Tokens()).add(tokens)
+        for model, tokens in sums.items():
+            store.add_usage(self.id, tokens, model=model)
 
     async def add_usage(self, model: str, tokens: Tokens) -> None:
         """Add tokens to the session; a session that has not begun gets them with its first message."""

@@ -233,9 +233,16 @@ class Store:
         self, session_id: str, num: int | None, appended: sessions.AppendResult
     ) -> list[int]:
         if num is None:
-            _cache_value(self._session_nums, session_id, appended.num)
-            self._unstored_sessions.pop(session_id, None)
+            stored: dict[str, int] | None = getattr(self._thread_state, "stored", None)
+            if stored is None:
+                self._remember_stored(session_id, appended.num)
+            else:
+                stored[session_id] = appended.num
         return appended.positions
+
+    def _remember_stored(self, session_id: str, num: int) -> None:
+        _cache_value(self._session_nums, session_id, num)
+        self._unstored_sessions.pop(session_id, None)
 
     def messages(
         self,
@@ -1038,16 +1045,24 @@ class Store:
         `changes` may run again if its batch has to be split. Its reads see the state before the
         transaction.
         """
+        # Known only at the end: another session gets the number of one that was rolled back.
+        stored: dict[str, int] = {}
+        state = self._thread_state
 
         def run_changes(tx: Transaction) -> T:
-            before = getattr(self._thread_state, "transaction", None)
-            self._thread_state.transaction = tx
+            if getattr(state, "transaction", None) is not None:
+                return changes()
+            stored.clear()
+            state.transaction, state.stored = tx, stored
             try:
                 return changes()
             finally:
-                self._thread_state.transaction = before
+                state.transaction = state.stored = None
 
-        return self._write(run_changes)
+        result = self._write(run_changes)
+        for session_id, num in stored.items():
+            self._remember_stored(session_id, num)
+        return result
 
     def _read(self, query: Callable[[Transaction], T]) -> T:
         with self._engine.begin_read() as tx:

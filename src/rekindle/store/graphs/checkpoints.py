@@ -7,8 +7,8 @@ changed. The values are opaque here: the framework's serializer names their kind
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.store.core.engine import Row, StorePart, Transaction
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -16,6 +16,22 @@ from rekindle.types import JSON
 
 _COLUMNS = "thread, namespace, id, parent, run, kind, data, versions, metadata"
 _PAGE = 64
+_INSERT_VALUES = (
+    "INSERT INTO graph_values (thread, namespace, channel, version, kind, data) VALUES {rows}"
+    " ON CONFLICT (thread, namespace, channel, version) "
+)
+_REPLACE_VALUE = "DO UPDATE SET kind = excluded.kind, data = excluded.data"
+_INSERT_WRITES = (
+    "INSERT INTO graph_writes"
+    " (thread, namespace, checkpoint, task, idx, path, channel, kind, data) VALUES {rows}"
+    " ON CONFLICT (thread, namespace, checkpoint, task, idx) "
+)
+_REPLACE_WRITE = (
+    "DO UPDATE SET channel = excluded.channel, kind = excluded.kind,"
+    " data = excluded.data, path = excluded.path"
+)
+Versions: TypeAlias = Mapping[str, str | int | float]  # by channel
+Select: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
 
 
 class GraphValue(NamedTuple):
@@ -40,7 +56,7 @@ class GraphCheckpoint(NamedTuple):
     parent: str | None
     run: str | None
     value: GraphValue
-    versions: Mapping[str, str | int | float]
+    versions: Versions
     metadata: Mapping[str, JSON]
 
 
@@ -52,6 +68,14 @@ class GraphWrite(NamedTuple):
     number: int
     channel: str
     value: GraphValue
+
+
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint with the values of its channels and the writes that wait at it."""
+
+    checkpoint: GraphCheckpoint
+    values: Mapping[str, GraphValue]
+    writes: Sequence[GraphWrite]
 
 
 class CheckpointQuery(NamedTuple):
@@ -73,13 +97,11 @@ class GraphCheckpoints(StorePart):
         thread, namespace = _escape_key(checkpoint.key)
 
         def write_checkpoint(tx: Transaction) -> None:
-            for (channel, version), value in values.items():
-                tx.run(
-                    "INSERT INTO graph_values (thread, namespace, channel, version, kind, data)"
-                    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (thread, namespace, channel, version)"
-                    " DO UPDATE SET kind = excluded.kind, data = excluded.data",
-                    (thread, namespace, escape_text(channel), escape_text(version), *value),
-                )
+            rows = [
+                (thread, namespace, escape_text(channel), escape_text(version), *value)
+                for (channel, version), value in values.items()
+            ]
+            _insert(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
             tx.run(
                 f"INSERT INTO graph_checkpoints ({_COLUMNS})"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -104,28 +126,15 @@ class GraphCheckpoints(StorePart):
         """Store what a task wrote. Only writes to special channels replace those that are there."""
         place = (*_escape_key(key), escape_text(id))
 
+        def build_row(write: GraphWrite) -> Row:
+            texts = (escape_text(write.path), escape_text(write.channel))
+            return (*place, escape_text(write.task), write.number, *texts, *write.value)
+
         def insert_writes(tx: Transaction) -> None:
-            for write in writes:
-                change = (
-                    "DO UPDATE SET channel = excluded.channel, kind = excluded.kind,"
-                    " data = excluded.data, path = excluded.path"
-                    if write.number < 0
-                    else "DO NOTHING"
-                )
-                tx.run(
-                    "INSERT INTO graph_writes"
-                    " (thread, namespace, checkpoint, task, idx, path, channel, kind, data)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                    f" ON CONFLICT (thread, namespace, checkpoint, task, idx) {change}",
-                    (
-                        *place,
-                        escape_text(write.task),
-                        write.number,
-                        escape_text(write.path),
-                        escape_text(write.channel),
-                        *write.value,
-                    ),
-                )
+            special = {(write.task, write.number): write for write in writes if write.number < 0}
+            rows = [build_row(write) for write in writes if write.number >= 0]
+            _insert(tx, _INSERT_WRITES, rows, "DO NOTHING")
+            _insert(tx, _INSERT_WRITES, [*map(build_row, special.values())], _REPLACE_WRITE)
 
         self._write(insert_writes)
 
@@ -156,53 +165,30 @@ class GraphCheckpoints(StorePart):
                 return
             last = rows[-1]
 
-    def find_latest(self, key: ThreadKey) -> GraphCheckpoint | None:
-        """Return the newest checkpoint of a thread's namespace."""
-        rows = self._select(
-            f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE thread = ? AND namespace = ?"
-            " ORDER BY id DESC LIMIT 1",
-            _escape_key(key),
-        )
-        return _row_to_checkpoint(rows[0]) if rows else None
-
-    def load_values(
-        self, key: ThreadKey, versions: Mapping[str, str | int | float]
-    ) -> dict[str, GraphValue]:
-        """Return the values of channels at their versions; a channel without a value is left out."""
-        found: dict[str, GraphValue] = {}
-        names = list(versions)
-        for start in range(0, len(names), _PAGE):
-            part = names[start : start + _PAGE]
-            pairs = " OR ".join("(channel = ? AND version = ?)" for _ in part)
-            rows = self._select(
-                "SELECT channel, kind, data FROM graph_values"
-                f" WHERE thread = ? AND namespace = ? AND ({pairs})",
-                (
-                    *_escape_key(key),
-                    *(escape_text(text) for name in part for text in (name, str(versions[name]))),
-                ),
+    def load(self, key: ThreadKey, id: str | None = None) -> StoredCheckpoint | None:
+        """Return a checkpoint, or the newest one of a thread's namespace, with values and writes."""
+        condition, params = "thread = ? AND namespace = ?", _escape_key(key)
+        if id is not None:
+            condition, params = f"{condition} AND id = ?", (*params, escape_text(id))
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE {condition}"
+                " ORDER BY id DESC LIMIT 1",
+                params,
             )
-            for channel, kind, data in rows:
-                found[unescape_text(channel)] = GraphValue(kind, bytes(data))
-        return found
+            if not rows:
+                return None
+            found = _row_to_checkpoint(rows[0])
+            values = _select_values(tx.run, key, found.versions)
+            return StoredCheckpoint(found, values, _select_writes(tx.run, key, found.id))
+
+    def load_values(self, key: ThreadKey, versions: Versions) -> dict[str, GraphValue]:
+        """Return the values of channels at their versions; a channel without a value is left out."""
+        return _select_values(self._select, key, versions)
 
     def load_writes(self, key: ThreadKey, id: str) -> list[GraphWrite]:
         """Return the writes that wait at a checkpoint, in the order in which tasks apply them."""
-        rows = self._select(
-            "SELECT task, path, idx, channel, kind, data FROM graph_writes"
-            " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
-            (*_escape_key(key), escape_text(id)),
-        )
-        return [
-            GraphWrite(
-                unescape_text(task),
-                unescape_text(path),
-                number,
-                unescape_text(channel),
-                GraphValue(kind, bytes(data)),
-            )
-            for task, path, number, channel, kind, data in rows
-        ]
+        return _select_writes(self._select, key, id)
 
     def delete_thread(self, thread: str) -> None:
         """Delete the checkpoints, values and writes of a thread."""
@@ -260,6 +246,49 @@ class GraphCheckpoints(StorePart):
                 )
 
         self._write(copy_rows)
+
+
+def _insert(tx: Transaction, sql: str, rows: Sequence[Row], conflict: str) -> None:
+    """Insert rows, a page of them with one statement: each one has to wait for the GIL."""
+    for start in range(0, len(rows), _PAGE):
+        page = rows[start : start + _PAGE]
+        marks = f"({', '.join('?' * len(page[0]))})"
+        statement = sql.format(rows=", ".join([marks] * len(page))) + conflict
+        tx.run(statement, [value for row in page for value in row])
+
+
+def _select_values(run: Select, key: ThreadKey, versions: Versions) -> dict[str, GraphValue]:
+    found: dict[str, GraphValue] = {}
+    wanted = [(escape_text(name), escape_text(str(one))) for name, one in versions.items()]
+    for start in range(0, len(wanted), _PAGE):
+        part = wanted[start : start + _PAGE]
+        pairs = " OR ".join(["(channel = ? AND version = ?)"] * len(part))
+        rows = run(
+            "SELECT channel, kind, data FROM graph_values"
+            f" WHERE thread = ? AND namespace = ? AND ({pairs})",
+            (*_escape_key(key), *(text for pair in part for text in pair)),
+        )
+        for channel, kind, data in rows:
+            found[unescape_text(channel)] = GraphValue(kind, bytes(data))
+    return found
+
+
+def _select_writes(run: Select, key: ThreadKey, id: str) -> list[GraphWrite]:
+    rows = run(
+        "SELECT task, path, idx, channel, kind, data FROM graph_writes"
+        " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
+        (*_escape_key(key), escape_text(id)),
+    )
+    return [
+        GraphWrite(
+            unescape_text(task),
+            unescape_text(path),
+            number,
+            unescape_text(channel),
+            GraphValue(kind, bytes(data)),
+        )
+        for task, path, number, channel, kind, data in rows
+    ]
 
 
 def _escape_key(key: ThreadKey) -> tuple[str, str]:

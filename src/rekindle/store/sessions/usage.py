@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from rekindle.errors import NotFound
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -18,6 +19,10 @@ from rekindle.types import QUARTER_SECONDS, Finding, Session, Tokens, Usage, Usa
 from . import sessions, usage_entries
 
 _COLUMNS = ", ".join(USAGE_COLUMNS)
+_FIND = (
+    "SELECT s.num, s.model, EXISTS (SELECT 1 FROM usage_entries e WHERE e.session = s.num)"
+    " FROM sessions s WHERE s.id = ? AND s.pruned IS NULL"
+)
 _ADD_TO_SESSION = (
     f"UPDATE sessions SET changes = changes + 1, {', '.join(f'{n} = {n} + ?' for n in USAGE_COLUMNS)}"
     " WHERE num = ?"
@@ -41,11 +46,15 @@ def add_usage(
     tx: Transaction, session_id: str, added: Usage, model: str | None, now: float
 ) -> Session:
     """Add usage to a session and to the model, and remember when."""
-    num, session = sessions.get_session(tx, session_id)
-    if not usage_entries.has_entries(tx, num):
+    found = tx.run(_FIND, (escape_text(session_id),))
+    if not found:
+        raise NotFound(f"no session {session_id!r}")
+    num, own, has_entries = found[0]
+    if not has_entries:
+        session = sessions.get_session_by_num(tx, num)
         before = compute_session_usage(tx, num, session)
         usage_entries.raise_entries(tx, num, usage_entries.make_entries(session, before))
-    name = session.model or "" if model is None else model
+    name = unescape_text(own or "") if model is None else model
     quarter = max(0, int(now)) // QUARTER_SECONDS
     usage_entries.add_entry(tx, num, UsageEntry(quarter, name, *added))
     row = usage_to_row(*added)

@@ -77,11 +77,6 @@ def add_entry(tx: Transaction, num: int, entry: UsageEntry) -> None:
     tx.run(_ADD, _to_row(num, entry))
 
 
-def has_entries(tx: Transaction, num: int) -> bool:
-    """Return whether a session has entries."""
-    return bool(tx.run("SELECT 1 FROM usage_entries WHERE session = ? LIMIT 1", (num,)))
-
-
 def make_entries(session: Session, known: Mapping[str, Usage]) -> list[UsageEntry]:
     """Make entries of what a session's models used at unknown times: at its start."""
     quarter = max(0, int(session.started)) // QUARTER_SECONDS
