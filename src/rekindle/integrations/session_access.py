@@ -86,7 +86,10 @@ class SessionAccess:
     ) -> None:
         store = self.store.store
         store.append(session, *messages)
+        sums: dict[str, Tokens] = {}
         for model, tokens in used:
+            sums[model] = sums.get(model, Tokens()).add(tokens)
+        for model, tokens in sums.items():
             store.add_usage(self.id, tokens, model=model)
 
     async def add_usage(self, model: str, tokens: Tokens) -> None:

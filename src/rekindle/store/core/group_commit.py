@@ -25,6 +25,7 @@ R = TypeVar("R")
 
 MAX_BATCH_SIZE = 256
 MAX_GATHER_SECONDS = 0.002  # longest wait of a leader for the writers of the last batch
+MAX_VAIN_GATHERS = 4  # that are counted
 
 
 _NO_RESULT = object()
@@ -87,6 +88,8 @@ class GroupCommitter:
         self._last_batch_size = 1
         self._commit_seconds = 0.0
         self._gather_target = 0
+        self._vain_gathers = 0
+        self._gathers_to_skip = 0
         self._gather_done = threading.Lock()
         self._gather_done.acquire()
         self._leaders_mutex = threading.Lock()
@@ -192,17 +195,29 @@ class GroupCommitter:
             self._pass_lead()
 
     def _gather(self) -> None:
-        """Wait briefly for the writers of the last batch; a single writer does not wait."""
+        """Wait briefly for the writers of the last batch; a single writer does not wait.
+
+        Writers that only happened to meet do not come again: each wait in vain doubles the number of
+        batches that are not waited for.
+        """
         with self._mutex:
-            is_incomplete = self._last_batch_size > 1 and len(self._waiting) < self._last_batch_size
-            self._gather_target = self._last_batch_size if is_incomplete else 0
-        if is_incomplete and not self._gather_done.acquire(
-            timeout=min(MAX_GATHER_SECONDS, self._commit_seconds)
-        ):
+            self._gather_target = 0
+            count = len(self._waiting)
+            if self._last_batch_size <= 1 or count >= self._last_batch_size:
+                return
+            if self._gathers_to_skip:
+                self._gathers_to_skip -= 1
+                return
+            self._gather_target = self._last_batch_size
+        if not self._gather_done.acquire(timeout=min(MAX_GATHER_SECONDS, self._commit_seconds)):
             with self._mutex:
                 is_complete, self._gather_target = not self._gather_target, 0
             if is_complete:  # between the time-out and the mutex
                 self._gather_done.acquire()
+        with self._mutex:
+            is_vain = len(self._waiting) == count
+            self._vain_gathers = min(self._vain_gathers + 1, MAX_VAIN_GATHERS) if is_vain else 0
+            self._gathers_to_skip = 2**self._vain_gathers - 1
 
     def _commit(self, batch: list[_Job], leader: _Job) -> None:
         try:

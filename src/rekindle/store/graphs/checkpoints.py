@@ -16,6 +16,20 @@ from rekindle.types import JSON
 
 _COLUMNS = "thread, namespace, id, parent, run, kind, data, versions, metadata"
 _PAGE = 64
+_INSERT_VALUES = (
+    "INSERT INTO graph_values (thread, namespace, channel, version, kind, data) VALUES {rows}"
+    " ON CONFLICT (thread, namespace, channel, version) "
+)
+_REPLACE_VALUE = "DO UPDATE SET kind = excluded.kind, data = excluded.data"
+_INSERT_WRITES = (
+    "INSERT INTO graph_writes"
+    " (thread, namespace, checkpoint, task, idx, path, channel, kind, data) VALUES {rows}"
+    " ON CONFLICT (thread, namespace, checkpoint, task, idx) "
+)
+_REPLACE_WRITE = (
+    "DO UPDATE SET channel = excluded.channel, kind = excluded.kind,"
+    " data = excluded.data, path = excluded.path"
+)
 Versions: TypeAlias = Mapping[str, str | int | float]  # by channel
 Select: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
 
@@ -83,13 +97,11 @@ class GraphCheckpoints(StorePart):
         thread, namespace = _escape_key(checkpoint.key)
 
         def write_checkpoint(tx: Transaction) -> None:
-            for (channel, version), value in values.items():
-                tx.run(
-                    "INSERT INTO graph_values (thread, namespace, channel, version, kind, data)"
-                    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (thread, namespace, channel, version)"
-                    " DO UPDATE SET kind = excluded.kind, data = excluded.data",
-                    (thread, namespace, escape_text(channel), escape_text(version), *value),
-                )
+            rows = [
+                (thread, namespace, escape_text(channel), escape_text(version), *value)
+                for (channel, version), value in values.items()
+            ]
+            _insert_rows(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
             tx.run(
                 f"INSERT INTO graph_checkpoints ({_COLUMNS})"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -114,28 +126,15 @@ class GraphCheckpoints(StorePart):
         """Store what a task wrote. Only writes to special channels replace those that are there."""
         place = (*_escape_key(key), escape_text(id))
 
+        def build_row(write: GraphWrite) -> Row:
+            texts = (escape_text(write.path), escape_text(write.channel))
+            return (*place, escape_text(write.task), write.number, *texts, *write.value)
+
         def insert_writes(tx: Transaction) -> None:
-            for write in writes:
-                change = (
-                    "DO UPDATE SET channel = excluded.channel, kind = excluded.kind,"
-                    " data = excluded.data, path = excluded.path"
-                    if write.number < 0
-                    else "DO NOTHING"
-                )
-                tx.run(
-                    "INSERT INTO graph_writes"
-                    " (thread, namespace, checkpoint, task, idx, path, channel, kind, data)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                    f" ON CONFLICT (thread, namespace, checkpoint, task, idx) {change}",
-                    (
-                        *place,
-                        escape_text(write.task),
-                        write.number,
-                        escape_text(write.path),
-                        escape_text(write.channel),
-                        *write.value,
-                    ),
-                )
+            special = {(write.task, write.number): write for write in writes if write.number < 0}
+            rows = [build_row(write) for write in writes if write.number >= 0]
+            _insert_rows(tx, _INSERT_WRITES, rows, "DO NOTHING")
+            _insert_rows(tx, _INSERT_WRITES, [*map(build_row, special.values())], _REPLACE_WRITE)
 
         self._write(insert_writes)
 
@@ -247,6 +246,15 @@ class GraphCheckpoints(StorePart):
                 )
 
         self._write(copy_rows)
+
+
+def _insert_rows(tx: Transaction, sql: str, rows: Sequence[Row], conflict: str) -> None:
+    """Insert rows, a page of them with one statement: each one has to wait for the GIL."""
+    for start in range(0, len(rows), _PAGE):
+        page = rows[start : start + _PAGE]
+        marks = f"({', '.join('?' * len(page[0]))})"
+        statement = sql.format(rows=", ".join([marks] * len(page))) + conflict
+        tx.run(statement, [value for row in page for value in row])
 
 
 def _select_values(run: Select, key: ThreadKey, versions: Versions) -> dict[str, GraphValue]:
