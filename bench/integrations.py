@@ -81,10 +81,11 @@ is compared three times: with each file and its folder flushed; as it comes, wit
 durable `rekindle`, without a limit. Pydantic AI has no backend, and so no limit: a table with a
 row of JSON for each run stands for what programs do themselves.
 
-A turn of LangGraph includes the graph's own work; its tasks write at the same time, so that
-they can share commits. Except with `sessions=False`, every adapter also writes a session that
-can be searched, with its index, and counts the tokens of each answer; no other backend here has
-either."""
+Nothing counts before every write-ahead log has reached its size (16 MB for `rekindle`, 4 MB for
+the others): while a log grows, a flush also writes the size of its file. A turn of LangGraph
+includes the graph's own work; its tasks write at the same time, so that they can share commits.
+Except with `sessions=False`, every adapter also writes a session that can be searched, with its
+index, and counts the tokens of each answer; no other backend here has either."""
 
 
 def estimate_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:

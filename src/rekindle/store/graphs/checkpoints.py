@@ -101,7 +101,7 @@ class GraphCheckpoints(StorePart):
                 (thread, namespace, escape_text(channel), escape_text(version), *value)
                 for (channel, version), value in values.items()
             ]
-            _insert(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
+            _insert_rows(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
             tx.run(
                 f"INSERT INTO graph_checkpoints ({_COLUMNS})"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -133,8 +133,8 @@ class GraphCheckpoints(StorePart):
         def insert_writes(tx: Transaction) -> None:
             special = {(write.task, write.number): write for write in writes if write.number < 0}
             rows = [build_row(write) for write in writes if write.number >= 0]
-            _insert(tx, _INSERT_WRITES, rows, "DO NOTHING")
-            _insert(tx, _INSERT_WRITES, [*map(build_row, special.values())], _REPLACE_WRITE)
+            _insert_rows(tx, _INSERT_WRITES, rows, "DO NOTHING")
+            _insert_rows(tx, _INSERT_WRITES, [*map(build_row, special.values())], _REPLACE_WRITE)
 
         self._write(insert_writes)
 
@@ -248,7 +248,7 @@ class GraphCheckpoints(StorePart):
         self._write(copy_rows)
 
 
-def _insert(tx: Transaction, sql: str, rows: Sequence[Row], conflict: str) -> None:
+def _insert_rows(tx: Transaction, sql: str, rows: Sequence[Row], conflict: str) -> None:
     """Insert rows, a page of them with one statement: each one has to wait for the GIL."""
     for start in range(0, len(rows), _PAGE):
         page = rows[start : start + _PAGE]
