@@ -362,7 +362,8 @@ def explain_statements() -> Iterator[list[Figures]]:
         run_many(tx, sql, rows)
 
     def write_batch_explained(self: Any, connection: Any, batch: Any, record: Any) -> Any:
-        about = CommitRecord(*record, self._known_version)
+        writer, number, now = record
+        about = CommitRecord(writer, number, now, self._known_version)
         sessions, messages, params = batch.build_params(about)
         explain(kind(connection), build_statement(sessions, messages), params)
         return write_batch(self, connection, batch, record)

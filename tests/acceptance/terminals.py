@@ -80,6 +80,11 @@ class Terminal:
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
+    @property
+    def is_echoing(self) -> bool:
+        """Whether it shows what is typed."""
+        return bool(termios.tcgetattr(self._ours)[3] & termios.ECHO)
+
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 

@@ -27,6 +27,8 @@ def test_the_guide_asks_hides_the_token_and_lets_the_operator_in(rekindle: Rekin
     terminal.type("4" + ENTER)  # the fourth of the list
     for question, answer in QUESTIONS:
         terminal.wait_for(question)
+        if answer == TOKEN:  # what is typed before it is hidden is shown, and thrown away
+            terminal.wait(lambda: not terminal.is_echoing)
         terminal.type(answer + ENTER)
     terminal.wait_for("Your own id on Slack")
     terminal.type("42" + ENTER)

@@ -92,11 +92,11 @@ def test_the_summary_has_a_line_for_each_format(rekindle: Rekindle, tree: Path) 
 
 
 def test_a_terminal_shows_how_far_it_is(rekindle: Rekindle) -> None:
-    path = long_session(rekindle.home / "long.jsonl", "long", 20_000)
+    path = long_session(rekindle.home / "long.jsonl", "long", 8_000)
     shown = rekindle.terminal("import", str(path))
     assert "Importing" in shown
     assert re.search(r"\b[1-9]\d?%", shown)
-    assert "20,000 messages imported from 1 file" in shown
+    assert "8,000 messages imported from 1 file" in shown
 
 
 def test_the_exit_code_tells_whether_something_was_left_out(rekindle: Rekindle) -> None:
@@ -143,7 +143,7 @@ def has_open(pid: int, file: Path) -> bool:
 def test_an_import_that_is_stopped_is_completed_by_the_next(rekindle: Rekindle) -> None:
     folder = rekindle.home / "in"
     for number in range(6):
-        long_session(folder / f"{number}.jsonl", f"s{number}", 4_000)
+        long_session(folder / f"{number}.jsonl", f"s{number}", 1_500)
     for round in range(4):
         child = command.start(
             ["import", str(folder)],
@@ -159,7 +159,7 @@ def test_an_import_that_is_stopped_is_completed_by_the_next(rekindle: Rekindle) 
         assert (child.returncode in (0, 130), "Traceback" in stderr) == (True, False), stderr
     rekindle("import", folder)
     rows = rekindle.json("sessions", "list")
-    assert {row["id"]: row["message_count"] for row in rows} == {f"s{n}": 4_000 for n in range(6)}
+    assert {row["id"]: row["message_count"] for row in rows} == {f"s{n}": 1_500 for n in range(6)}
     dump(rekindle)
 
 

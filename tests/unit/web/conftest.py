@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from starlette.testclient import TestClient
 
 from rekindle.config import load_config
 from rekindle.config.address import Address
-from rekindle.store import Store, open_store
+from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.web.access import AccessKeys, build_origin
 from rekindle.web.app import build_app
 from rekindle.web.context import WebContext
 from rekindle.web.guard import GuardOptions
 from rekindle.web.rendering import PageRenderer
+from tests.new_store import open_new_store
 
 BASE_URL = "http://127.0.0.1:8765"
 
@@ -45,8 +47,14 @@ class WebClient(TestClient):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "sessions.db") as opened:
+    with open_new_store(tmp_path / "sessions.db") as opened:
         yield opened
+
+
+@cache
+def get_renderer() -> PageRenderer:
+    """Return one for all tests: the templates are compiled once, which takes longer than most tests."""
+    return PageRenderer()
 
 
 def build_client(store: Store, home: Path, *, readonly: bool = False) -> WebClient:
@@ -54,7 +62,7 @@ def build_client(store: Store, home: Path, *, readonly: bool = False) -> WebClie
     config = load_config({"REKINDLE_HOME": str(home)})
     origin = build_origin(Address("127.0.0.1", 8765))
     keys = AccessKeys(home / "web", "rekindle_8765")
-    context = WebContext(config, StoreExecutor(store, threads=2), PageRenderer(), readonly)
+    context = WebContext(config, StoreExecutor(store, threads=2), get_renderer(), readonly)
     app = build_app(context, GuardOptions(keys, origin, readonly))
     client = WebClient(app, BASE_URL, raise_server_exceptions=False, headers={"origin": BASE_URL})
     client.keys = keys

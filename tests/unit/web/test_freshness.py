@@ -22,7 +22,7 @@ from rekindle.web.changes import ChangeFeed
 from rekindle.web.context import WebContext
 from rekindle.web.freshness import FreshnessOptions, SessionFreshness
 from rekindle.web.guard import GuardOptions
-from rekindle.web.rendering import PageRenderer
+from tests.unit.web.conftest import get_renderer
 
 WAIT_SECONDS = 60
 ID = "0708a5fa-06bd-4274-b1fe-513c7202217e"
@@ -117,7 +117,7 @@ def test_a_read_only_server_imports_nothing(store: Store, tmp_path: Path) -> Non
     config = load_config({"REKINDLE_HOME": str(tmp_path)})
     keys = AccessKeys(tmp_path / "web", "name")
     for readonly in (True, False):
-        context = WebContext(config, StoreExecutor(store, threads=1), PageRenderer(), readonly)
+        context = WebContext(config, StoreExecutor(store, threads=1), get_renderer(), readonly)
         options = GuardOptions(keys, build_origin(Address("127.0.0.1", 1)), readonly)
         app = build_app(context, options, build_options(tmp_path))
         inner = app._app  # pyright: ignore[reportPrivateUsage]

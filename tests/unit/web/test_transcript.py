@@ -21,7 +21,6 @@ from rekindle.store.transfer.bulk_import import SessionImport
 from rekindle.types import Message, Session, Tokens, ToolCall
 from rekindle.web.changes import ChangeFeed
 from rekindle.web.context import WebContext
-from rekindle.web.rendering import PageRenderer
 from rekindle.web.transcript.entries import (
     PAGE_MESSAGES,
     EntryRenderer,
@@ -29,7 +28,7 @@ from rekindle.web.transcript.entries import (
     PageChange,
 )
 from rekindle.web.transcript.live import LiveTranscripts
-from tests.unit.web.conftest import WebClient, build_client
+from tests.unit.web.conftest import WebClient, build_client, get_renderer
 from tests.waiting import PATIENCE
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'javascript:alert(1)"
@@ -453,7 +452,7 @@ class Audience:
     def __init__(self, store: Store, home: Path) -> None:
         executor = StoreExecutor(store, threads=2)
         config = load_config({"REKINDLE_HOME": str(home)})
-        context = WebContext(config, executor, PageRenderer(), False)
+        context = WebContext(config, executor, get_renderer(), False)
         self.feed = ChangeFeed(executor, poll_seconds=0.01)
         self.live = LiveTranscripts(context, self.feed)
         self.tasks: list[asyncio.Task[None]] = []
