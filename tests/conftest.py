@@ -48,6 +48,7 @@ APART = {
         "unit/platforms/test_discord.py", "unit/platforms/test_slack.py",
     ),
     "browser": ("web",),
+    "agents": ("agents",),
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ OpenLab = Callable[[str], AgentLab]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that only the step for real agents runs it."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/agents/"):
             item.add_marker(pytest.mark.agents)
             item.add_marker(pytest.mark.timeout(900))
 

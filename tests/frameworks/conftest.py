@@ -16,7 +16,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder."""
     for item in items:
-        is_ours = Path(__file__).parent in item.path.parents
+        is_ours = item.nodeid.startswith("tests/frameworks/")
         # LiteLLM is larger than all the others together.
         if is_ours and item.get_closest_marker("litellm") is None:
             item.add_marker(pytest.mark.frameworks)

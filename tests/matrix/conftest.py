@@ -22,7 +22,7 @@ from .worlds import MatrixWorld
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that only the step for Matrix runs it."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/matrix/"):
             is_image = item.path.name == "test_containers.py"  # it builds images, for minutes
             item.add_marker(pytest.mark.containers if is_image else pytest.mark.networks)
 

@@ -19,7 +19,7 @@ from .lab import MatrixLab, install_uv
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that only the step for Matrix runs it."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/matrix/home/"):
             item.add_marker(pytest.mark.networks)
             item.add_marker(pytest.mark.timeout(900))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from random import Random
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -94,7 +95,8 @@ def _find_offset(zone: ZoneInfo, moment: float) -> timedelta | None:
     return datetime.fromtimestamp(moment, zone).utcoffset()
 
 
-def _list_zones() -> dict[str, list[float]]:
+@cache
+def list_zones() -> dict[str, list[float]]:
     """Every zone whose clock changes, with the moments; of those that are alike this year, one."""
     found: dict[object, tuple[str, list[float]]] = {}
     for name in sorted(available_timezones()):
@@ -107,7 +109,6 @@ def _list_zones() -> dict[str, list[float]]:
 
 YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 YEAR_END = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
-ZONES = _list_zones()
 
 
 def list_fixed_runs(zone: ZoneInfo, changes: list[float], hour: int, minute: int) -> list[float]:
@@ -134,14 +135,14 @@ def list_runs(rule: ScheduleRule, start: float, end: float) -> list[float]:
 
 
 def test_zones_with_daylight_saving_are_known() -> None:
-    assert len(ZONES) > 20
-    assert sum(map(len, ZONES.values())) > 40
+    assert len(list_zones()) > 20
+    assert sum(map(len, list_zones().values())) > 40
 
 
 def test_a_fixed_time_comes_once_a_day_for_a_year_in_every_zone() -> None:
     """A time near one that a change of the clock skips or repeats."""
     rng = Random(26)
-    for name, changes in ZONES.items():
+    for name, changes in list_zones().items():
         zone = ZoneInfo(name)
         shown = [datetime.fromtimestamp(change - 1, zone) for change in changes]
         near = rng.choice(shown) + timedelta(minutes=rng.randrange(-59, 60))
@@ -159,7 +160,7 @@ def test_a_rule_with_a_step_runs_whenever_the_clock_shows_it_in_every_zone(expre
     minutes, hours = (
         _list_matches(field, top) for field, top in zip(expression.split(), (60, 24), strict=False)
     )
-    for name, changes in ZONES.items():
+    for name, changes in list_zones().items():
         zone, rule = ZoneInfo(name), ScheduleRule("cron", expression, name)
         for change in changes:
             start, end = change - 8 * HOUR, change + 8 * HOUR
@@ -178,7 +179,7 @@ def _list_matches(field: str, top: int) -> range:
 
 def test_the_next_time_is_right_from_every_moment_around_a_change() -> None:
     rng = Random(27)
-    for name, changes in ZONES.items():
+    for name, changes in list_zones().items():
         zone = ZoneInfo(name)
         for change in changes:
             shown = datetime.fromtimestamp(change - 1, zone) + timedelta(
@@ -192,13 +193,13 @@ def test_the_next_time_is_right_from_every_moment_around_a_change() -> None:
 
 
 def test_an_interval_does_not_care_about_the_clock_of_a_zone() -> None:
-    for name in ZONES:
+    for name in list_zones():
         runs = list_runs(ScheduleRule("interval", 6 * HOUR, name), YEAR, YEAR_END)
         assert runs == [YEAR + 6 * HOUR * number for number in range(1, 1460)], name
 
 
 def test_a_single_time_that_is_skipped_comes_at_the_first_moment_after_it_in_every_zone() -> None:
-    for name, changes in ZONES.items():
+    for name, changes in list_zones().items():
         zone = ZoneInfo(name)
         for change in changes:
             before = datetime.fromtimestamp(change - 60, zone).replace(tzinfo=None)
