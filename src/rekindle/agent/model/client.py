@@ -327,9 +327,19 @@ class _ErrorTranslator:
 
 
 def _create_client(endpoint: Endpoint) -> AsyncOpenAI:
+    import ssl
+    from urllib.request import getproxies
+
     import openai
 
+    http_client = None
+    if endpoint.base_url.startswith("http://") and not getproxies():
+        # Reading the system's certificates takes longer than the rest of a start. Without them, a
+        # redirection to https fails.
+        no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        http_client = openai.DefaultAsyncHttpxClient(verify=no_certificates)
     return openai.AsyncOpenAI(
+        http_client=http_client,
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",  # the SDK requires a key, local endpoints do not
         max_retries=0,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -581,3 +582,31 @@ def test_a_hundred_conversations_are_answered_at_once():
     ) as s:
         answers = asking(s, use)
     assert [answer.message.content for answer in answers] == [f"number {n}" for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "is_read"),
+    [
+        ("https://127.0.0.1:9/v1", None, True),
+        ("http://127.0.0.1:9/v1", None, False),
+        ("http://127.0.0.1:9/v1", "https://127.0.0.1:8", True),  # the proxy has a certificate
+    ],
+)
+def test_certificates_are_read_only_where_they_are_needed(
+    url: str, proxy: str | None, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in {*os.environ}:
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    if proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+    read: list[object] = []
+    create = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda *a, **b: read.append(a) or create())
+
+    async def load() -> None:
+        async with Model(Endpoint(url, "any")) as model:
+            await model.load_client()
+
+    asyncio.run(load())
+    assert bool(read) == is_read
