@@ -100,11 +100,11 @@ def main(arguments: list[str]) -> int:
 def full_suite_options() -> list[str]:
     """Return the pytest options for the full suite, which uses both cores of a small machine.
 
-    Two workers per core, because many tests mostly wait for other programs. The tests of a file stay
+    Three workers per core, because many tests mostly wait for other programs. The tests of a file stay
     together, and files keep the order of the folders: the slow ones come first, so that no worker has
     to wait long for the others at the end.
     """
-    return ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+    return ["-n", "6", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def run(command: list[str]) -> int:

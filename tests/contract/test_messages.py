@@ -312,11 +312,3 @@ def test_one_append_is_all_or_nothing(store: Store) -> None:
         store.append(session, user("b"), Message(role="user", content=7))  # pyright: ignore
     assert texts(store, session) == ["a"]
     assert store.session(session.id).message_count == 1
-
-
-def test_a_message_of_fifty_megabytes_comes_back_and_is_found(store: Store) -> None:
-    session = store.begin()
-    text = "needle " + "0123456789" * 5_000_000
-    store.append(session, user(text), user("after"))
-    assert store.messages(session)[0].content == text
-    assert [hit.message.position for hit in store.search("needle")] == [0]
