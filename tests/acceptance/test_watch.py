@@ -98,13 +98,17 @@ def test_a_database_whose_news_are_only_in_its_log_is_imported(rekindle: Rekindl
     made = database(folder / "opencode.db")
     made.execute("PRAGMA journal_mode = WAL")
     with watching(rekindle):
-        fill(made)  # and keep it open, so that nothing is moved out of the log
+        # At once: of an answer that is being written, each import keeps the part that is new. It stays
+        # open, so that nothing is moved out of the log.
+        with made:
+            fill(made)
         wait_until(lambda: count_messages(rekindle, "ses_1") == 4)
         size = (folder / "opencode.db").stat().st_size
         row = '{"role": "user", "time": {"created": 1772359300000}}'
         part = '{"type": "text", "text": "one more"}'
-        made.execute("INSERT INTO message VALUES ('msg_9', 'ses_1', 1772359300000, ?)", (row,))
-        made.execute("INSERT INTO part VALUES ('prt_9', 'msg_9', 'ses_1', ?)", (part,))
+        with made:
+            made.execute("INSERT INTO message VALUES ('msg_9', 'ses_1', 1772359300000, ?)", (row,))
+            made.execute("INSERT INTO part VALUES ('prt_9', 'msg_9', 'ses_1', ?)", (part,))
         wait_until(lambda: count_messages(rekindle, "ses_1") == 5)
         assert (folder / "opencode.db").stat().st_size == size
     made.close()
