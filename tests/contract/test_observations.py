@@ -51,6 +51,7 @@ class PicklingMapper:
     """Does all work as a worker would that has only the address of the store."""
 
     workers = 2
+    chunk_seconds = 0.25
 
     def map_chunks(
         self, function: Any, chunks: Sequence[Any], *, prepare: Prepare | None = None

@@ -31,11 +31,12 @@ def group_items(
     describe_item: Callable[[T], str],
     *,
     workers: int = 1,
+    chunk_seconds: float = CHUNK_SECONDS,
     get_group: Callable[[T], Hashable] | None = None,
 ) -> list[Chunk[Sequence[T]]]:
     """Put neighboring items of the same group into chunks; the order of the items stays."""
     costs = [(item, estimate_seconds(item)) for item in items]
-    target = CHUNK_SECONDS
+    target = chunk_seconds
     if workers > 1:
         total = sum(seconds for _, seconds in costs)
         target = min(target, total / (workers * CHUNKS_PER_WORKER))

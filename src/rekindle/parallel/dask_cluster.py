@@ -32,6 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 CONNECT_SECONDS = 10.0
+CHUNK_SECONDS = 1.0  # of a task, which client, scheduler and worker all have to handle
 NO_WORKER_SECONDS = 60.0  # time for workers to come, or to come back
 POLL_SECONDS = 1.0
 # What a client raises whose scheduler is gone.
@@ -64,6 +65,8 @@ def connect_cluster(address: str) -> Generator[DaskCluster]:
 
 class DaskCluster:
     """The workers of a scheduler. A chunk whose worker dies is given to another by the scheduler."""
+
+    chunk_seconds = CHUNK_SECONDS
 
     def __init__(self, client: Any, address: str, lost_worker: type[Exception]) -> None:
         self._client = client

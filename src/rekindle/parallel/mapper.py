@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from rekindle.errors import InvalidInput, RekindleError
 
-from .chunks import Chunk
+from .chunks import CHUNK_SECONDS, Chunk
 from .tasks import Prepare, describe_error, make_error, run_without_gc
 
 T = TypeVar("T")
@@ -24,6 +24,11 @@ class ChunkMapper(Protocol):
     @property
     def workers(self) -> int:
         """How many chunks are worked on at the same time."""
+        ...
+
+    @property
+    def chunk_seconds(self) -> float:
+        """How long a chunk should take: long against what it costs to give it to a worker."""
         ...
 
     def map_chunks(
@@ -48,6 +53,7 @@ class SerialMapper:
     """Does the work in this process."""
 
     workers = 1
+    chunk_seconds = CHUNK_SECONDS
 
     def map_chunks(
         self,
@@ -76,6 +82,8 @@ SERIAL = SerialMapper()
 
 class _LazyPool:
     """Starts a pool of processes for work that takes longer than starting it."""
+
+    chunk_seconds = CHUNK_SECONDS
 
     def __init__(self, jobs: int, min_seconds: float) -> None:
         self.workers = jobs

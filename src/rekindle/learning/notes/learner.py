@@ -169,6 +169,7 @@ def _renew_playbooks(store: Store, projects: Collection[str], mapper: ChunkMappe
             lambda one: SECONDS_PER_PLAYBOOK_SESSION * min(counts.get(one, 0) + 1, MAX_SESSIONS),
             lambda one: f"project {one}",
             workers=mapper.workers,
+            chunk_seconds=mapper.chunk_seconds,
         )
     ]
     prepare = None if can_reach_store(mapper, store) else _load_playbook_work
@@ -252,6 +253,7 @@ def _observe_all(
             lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),
             lambda one: f"session {one.id}",
             workers=mapper.workers,
+            chunk_seconds=mapper.chunk_seconds,
         )
     ]
     prepare = None if can_reach_store(mapper, store) else _load_work

@@ -52,6 +52,7 @@ def judge_sessions(
             lambda due: SECONDS_PER_MESSAGE * (due.messages - due.since + 1),
             lambda due: f"session {due.session}",
             workers=mapper.workers,
+            chunk_seconds=mapper.chunk_seconds,
         )
     ]
     prepare = None if can_reach_store(mapper, store) else _load_work

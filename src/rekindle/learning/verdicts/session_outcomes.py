@@ -57,6 +57,7 @@ def judge_outcomes(
             lambda one: SECONDS_PER_MESSAGE * (one.messages + 1),
             lambda one: f"session {one.id}",
             workers=mapper.workers,
+            chunk_seconds=mapper.chunk_seconds,
         )
     ]
     prepare = None if can_reach_store(mapper, store) else _load_work
