@@ -27,6 +27,7 @@ class StorelessMapper:
     """Sends all work through bytes to a worker that sees no file of ours."""
 
     workers = 3
+    chunk_seconds = 0.25
 
     def map_chunks(
         self, function: Any, chunks: Sequence[Any], *, prepare: Prepare | None = None
@@ -135,6 +136,7 @@ def test_a_replay_goes_on_where_it_was(
 
 class _CountingMapper:
     workers = 1
+    chunk_seconds = 0.25
 
     def __init__(self, made: list[str], limit: int = 1_000) -> None:
         self._made, self._limit = made, limit
