@@ -357,8 +357,13 @@ def test_what_a_member_pushed_is_erased_with_them_and_the_rest_stays(
             folder / ".claude" / "projects" / "api", f"session-{member}", f"walrus {member}"
         )
         Rekindle(folder).run("push", "--to", server.url, REKINDLE_API_KEY=key)
+    with server.client(keys["ada"]) as client:  # neither can be read; one names a session of hers
+        for number, data in enumerate((b"\0garbage", b"\0 walrus ada of session-ada")):
+            name = hashlib.sha256(data).hexdigest()
+            client.append_transcript(name, data, offset=0)
+            assert client.import_transcript(name, values.TranscriptPlace()).problem, number
     erased = server.rekindle.json("tenants", "erase-person", "green", "ada", "--yes")
-    assert (erased["sessions"], erased["transcripts"]) == (["session-ada"], 1)
+    assert (erased["sessions"], erased["transcripts"]) == (["session-ada"], 2)
     pushed = [file.read_text() for file in server.rekindle.home.rglob("content")]
     assert not [text for text in pushed if "walrus ada" in text]
     assert [text for text in pushed if "walrus bob" in text]

@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from rekindle.api.values import ImportCounts, TranscriptPlace, TranscriptState
@@ -137,7 +138,7 @@ class TranscriptUploads:
         count = 0
         for name in names:
             with self._hold(tenant, name) as upload:
-                if not sessions or _list_sessions(upload).isdisjoint(sessions):
+                if not _has_session(upload, sessions):
                     continue
                 shutil.rmtree(upload.folder)
                 upload.forget()
@@ -193,13 +194,23 @@ class TranscriptUploads:
                 del self._known[folder]
 
 
-def _list_sessions(upload: _Upload) -> set[str]:
-    """Return the ids of the sessions in a transcript, as its import found them."""
-    found: set[str] = set()
-    for path in (upload.folder / _PLACE).glob("*/*"):
-        events = read_transcript(path)
-        found |= {event.session.id for event in events if isinstance(event, SessionStarted)}
-    return found
+def _has_session(upload: _Upload, sessions: Collection[str]) -> bool:
+    """Return whether a transcript holds one of these sessions, or names one if it cannot be read."""
+    try:
+        for path in (upload.folder / _PLACE).glob("*/*"):
+            for event in read_transcript(path):
+                if isinstance(event, SessionStarted) and event.session.id in sessions:
+                    return True
+    except Exception:  # noqa: BLE001  # what nobody can read must not keep the others
+        return _mentions_session(upload.content, sessions)
+    return False
+
+
+def _mentions_session(path: Path, sessions: Collection[str]) -> bool:
+    if not path.exists() or not path.stat().st_size:  # which cannot be mapped
+        return False
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        return any(data.find(id.encode("utf-8", "surrogateescape")) >= 0 for id in sessions)
 
 
 def _link_content(upload: _Upload, place: TranscriptPlace) -> Path:

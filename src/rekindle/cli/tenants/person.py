@@ -78,9 +78,11 @@ def erase_data(
         sessions = format_count(len(found.sessions), "session")
         shown = escape_control_chars(person)
         require_confirmation(f"Erase {shown} with {sessions}, for good?", yes=yes)
-        report = erase_person(store, person)
+        # First: after the sessions are gone, nothing says which transcripts are theirs.
         uploads = TranscriptUploads(load_settings().home / FOLDER)
-        pushed = uploads.delete_sessions(tenants.get(tenant).id, report.sessions)
+        ids = {id for _, id in found.sessions}
+        pushed = uploads.delete_sessions(tenants.get(tenant).id, ids)
+        report = erase_person(store, person)
         tenants.record(tenant, "operator", "person.erase", f"{sessions}, {len(report.left)} left")
     if json:
         print_json({**report._asdict(), "transcripts": pushed})

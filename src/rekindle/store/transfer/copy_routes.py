@@ -7,7 +7,6 @@ numbers are kept where they are free, because platforms identify partly sent ans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.errors import RekindleError
@@ -19,10 +18,10 @@ from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
 from .copy_people import copy_people
+from .copy_tables import iter_batches
 
 Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 
-_BATCH_SIZE = 500
 _ROUTE_COLUMNS = ROUTES.list_names("changes")
 _UPSERT_ROUTE = (
     f"{ROUTES.build_upsert('key', 'changes')} WHERE excluded.updated > routes.updated RETURNING key"
@@ -47,18 +46,18 @@ class CopiedCounts(NamedTuple):
 def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedCounts:
     """Copy routes, messages, people, jobs and memory into another store. Newer data there is kept."""
     route_count = inbound_count = outbound_count = 0
-    for batch in _iter_batches(tx.stream(f"SELECT {_ROUTE_COLUMNS} FROM routes ORDER BY key")):
+    for batch in iter_batches(tx.stream(f"SELECT {_ROUTE_COLUMNS} FROM routes ORDER BY key")):
         route_count += write(
             lambda tx, some=batch: sum(len(tx.run(_UPSERT_ROUTE, r)) for r in some)
         )
     numbers: dict[int, int] = {}  # number of an inbox message here -> in the target
-    for batch in _iter_batches(tx.stream(f"SELECT {_INBOX_COLUMNS} FROM inbox ORDER BY num")):
+    for batch in iter_batches(tx.stream(f"SELECT {_INBOX_COLUMNS} FROM inbox ORDER BY num")):
         copied: list[_CopiedRow] = write(
             lambda tx, some=batch: [_copy_inbound(tx, r) for r in some]
         )
         numbers |= {row[0]: one.num for row, one in zip(batch, copied, strict=True)}
         inbound_count += sum(one.is_new for one in copied)
-    for batch in _iter_batches(tx.stream(f"SELECT {_OUTBOX_COLUMNS} FROM outbox ORDER BY num")):
+    for batch in iter_batches(tx.stream(f"SELECT {_OUTBOX_COLUMNS} FROM outbox ORDER BY num")):
         outbound_count += write(
             lambda tx, some=batch: sum(_copy_outbound(tx, row, numbers) for row in some)
         )
@@ -74,11 +73,6 @@ def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedC
 class _CopiedRow(NamedTuple):
     num: int
     is_new: bool
-
-
-def _iter_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while batch := [*islice(rows, _BATCH_SIZE)]:
-        yield batch
 
 
 def _copy_inbound(tx: Transaction, row: Row) -> _CopiedRow:

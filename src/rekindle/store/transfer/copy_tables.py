@@ -22,7 +22,7 @@ from rekindle.store.core.tables import (
 
 Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 
-_BATCH_SIZE = 200
+_BATCH_SIZE = 500
 _UPSERT_DECISION = (
     f"{NOTE_DECISIONS.build_upsert('project, note')}"
     " WHERE excluded.time > note_decisions.time RETURNING note"
@@ -62,12 +62,13 @@ def _copy_rows(tx: Transaction, write: Write, table: Table, sql: str) -> int:
     """Run a statement that returns a row if it changed something, for every row of a table."""
     rows = tx.stream(f"SELECT {table.list_names()} FROM {table.name} ORDER BY {table.key}")
     count = 0
-    for batch in _iter_batches(rows):
+    for batch in iter_batches(rows):
         count += write(lambda tx, batch=batch: sum(len(tx.run(sql, row)) for row in batch))
     return count
 
 
-def _iter_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def iter_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield the rows of a query in lists that one transaction writes."""
     while batch := [*islice(rows, _BATCH_SIZE)]:
         yield [tuple(map(_to_value, row)) for row in batch]
 
