@@ -13,8 +13,10 @@ was. `--slice` is a small course by itself: fewer tasks, and nothing of it goes 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from .. import report
 from . import course as courses
@@ -32,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", choices=tuple(SETS), default="first", help="the set of tasks")
     parser.add_argument("--slice", action="store_true", help="fewer tasks; no results file")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the engine")
+    parser.add_argument(
+        "--server", type=Path, metavar="FILE", help="a llama-server to use instead of the engine"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -40,18 +45,28 @@ def run(args: argparse.Namespace) -> None:
         print(model.bring(args.model))
         model.engine()
     elif args.step == "record":
-        record(course, args.threads)
+        with serve(course, args) as served:
+            record(course, served)
     elif args.step == "build":
         build(course)
     else:
         if args.step == "run":
-            test(course, args.threads)
+            with serve(course, args) as served:
+                test(course, served)
         show(course, courses.rows(course.ran))
 
 
-def record(course: Course, threads: int) -> None:
-    with model.serving(course.model, threads) as served:
-        told_training(courses.record(course, served))
+@contextmanager
+def serve(course: Course, args: argparse.Namespace) -> Generator[model.Served]:
+    """Serve the model of the course, and write down by what."""
+    with model.serving(course.model, args.threads, args.server) as served:
+        course.folder.mkdir(parents=True, exist_ok=True)
+        course.engine.write_text(model.describe_engine(args.server))
+        yield served
+
+
+def record(course: Course, served: model.Served) -> None:
+    told_training(courses.record(course, served))
 
 
 def told_training(rows: Sequence[Row]) -> None:
@@ -68,11 +83,10 @@ def build(course: Course) -> None:
     )
 
 
-def test(course: Course, threads: int) -> None:
-    with model.serving(course.model, threads) as served:
-        if recorded_now(course, served) or not course.templates.get_path(courses.NAME).exists():
-            build(course)
-        courses.run(course, served)
+def test(course: Course, served: model.Served) -> None:
+    if recorded_now(course, served) or not course.templates.get_path(courses.NAME).exists():
+        build(course)
+    courses.run(course, served)
 
 
 def recorded_now(course: Course, served: model.Served) -> bool:
@@ -126,7 +140,7 @@ def origin(course: Course, step: str, ran: Iterable[Row]) -> str:
     chosen = "" if course.set == "first" else f" --tasks {course.set}"
     command = f"python -m bench warm {step} --model {course.model}{chosen}"
     return (
-        f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
+        f"{model.KNOWN[course.model].title} ({course.engine.read_text()}), greedy, at most"
         f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"
         f" {report.machine()}, {now}; the sessions took {minutes:.0f} minutes together."
     )

