@@ -105,12 +105,14 @@ def learn_from_sessions(
     progress: Progress | None = None,
     mapper: ChunkMapper = SERIAL,
     reads_folders: bool = True,
+    keeps_projects: bool = False,
 ) -> LearnReport:
     """Observe sessions that are new or have changed, and renew the playbooks of their projects.
 
     With a `limit`, only that many of the newest are observed; with `only`, those with these ids. What
     an earlier run observed and did not finish is finished. Without `reads_folders`, nothing is looked
-    up in the folders of sessions: they are on other machines.
+    up in the folders of sessions: they are on other machines. With `keeps_projects`, only sessions
+    without a project are assigned to one.
     """
     unfinished, leftover = store.observations.load_unfinished(VERSION)
     waiting = store.observations.find_stale(VERSION)
@@ -126,13 +128,18 @@ def learn_from_sessions(
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
     for session, data in leftover:
-        _add_evidence(folders, touched, _read_observation(session, data))
+        _add_evidence(folders, _read_observation(session, data))
+        if session.project:
+            touched.add(session.project)
     batch: list[tuple[UnobservedSession, bytes]] = []
     done = 0
     for observed in _observe_all(store, waiting, mapper):
         for one in observed:
             batch.append((one.session, one.data))
-            _add_evidence(folders, touched, one)
+            if not (keeps_projects and one.session.project):
+                _add_evidence(folders, one)
+            if one.session.project:
+                touched.add(one.session.project)
         if len(batch) >= SESSIONS_PER_COMMIT:
             unfinished.append(_save_batch(store, batch))
             batch = []
@@ -159,12 +166,8 @@ def _read_observation(session: UnobservedSession, data: bytes) -> ObservationRes
     return ObservationResult(session, data, observation.remotes, paths)
 
 
-def _add_evidence(
-    folders: dict[str, FolderEvidence], touched: set[str], one: ObservationResult
-) -> None:
+def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) -> None:
     session = one.session
-    if session.project:
-        touched.add(session.project)
     if session.cwd:
         remotes = [normalize_remote(session.repository or ""), *one.remotes]
         evidence = folders.setdefault(session.cwd, FolderEvidence(Counter(), set()))
