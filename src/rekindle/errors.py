@@ -128,6 +128,10 @@ class QuotaExceeded(RekindleError):
         self.retry_after = retry_after
 
 
+class InboxFull(RekindleError):
+    """Too many messages are waiting for an answer: a new one was not stored."""
+
+
 class WrongOffset(RekindleError):
     """A part of a pushed transcript does not follow what the server has."""
 

@@ -3,15 +3,21 @@
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
-from rekindle.store import repair_file
+from rekindle.store import recovery, repair_file
+from rekindle.store.engines import sqlite_pages
+from rekindle.store.graphs.documents import DocumentChange, DocumentPlace
+from rekindle.types import Tokens
 from tests.acceptance.faults import contents, run_command, start
+from tests.contract.tenant_rows import ID, fill
 from tests.waiting import PATIENCE
 
 SESSIONS, MESSAGES, PAGE = 40, 20, 4096
@@ -249,6 +255,93 @@ def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(pat
     done = run_command(path, "sessions", "verify")
     assert (done.returncode, done.stdout) == (0, "No problems found.\n")
     assert salvaged(path)[1] > SESSIONS * MESSAGES * 0.9
+
+
+def read_others(path: Path) -> dict[str, list[Any]]:
+    """Return the rows of all tables that repair brings back beside sessions and messages."""
+    with closing(apsw.Connection(str(path))) as connection:
+        return {
+            table.name: sorted(connection.execute(f"SELECT * FROM {table.name}"), key=repr)
+            for table in recovery._OTHERS  # pyright: ignore[reportPrivateUsage]
+        }
+
+
+def find_pages(path: Path, table: str, *, has_numbers: bool) -> list[int]:
+    """Return the pages of a table, its first page first."""
+    data = path.read_bytes()
+    root = sqlite_pages.find_roots(data)[table]
+    tree = sqlite_pages.walk_tree(data, root, has_numbers=has_numbers)
+    return [root, *sorted(tree.pages - {root})]
+
+
+@pytest.fixture
+def full_store(tmp_path: Path) -> Path:
+    """A store with a row in every table, and with tables of many pages."""
+    file = tmp_path / "full.db"
+    with open_store(file, durability="relaxed") as store:
+        fill(store, "heron", ["s2"])
+        decisions = [(f"n{number:04}", f"note {number} {'y' * 200}") for number in range(400)]
+        facts = [(number, f"fact {number} {'x' * 200}") for number in range(400)]
+
+        def plant(tx: Any) -> None:
+            tx.run_many(
+                "INSERT INTO note_decisions (project, note, state, text, time)"
+                " VALUES ('shop', ?, 'added', ?, 1.0)",
+                decisions,
+            )
+            tx.run_many(
+                "INSERT INTO memory_facts (owner, number, text, state, since)"
+                " VALUES ('ada', ?, ?, 'active', 1.0)",
+                facts,
+            )
+
+        store._write(plant)  # pyright: ignore[reportPrivateUsage]
+        places = [DocumentPlace((ID,), f"k{number:04}") for number in range(200)]
+        store.documents.put(ID, [DocumentChange(one, {"long": "z" * 3_000}) for one in places])
+        tenants = store.tenants
+        tenants.add_tenant("0123456789abcdef", "acme")
+        tenants.save_member("0123456789abcdef", "ada", "admin")
+        store.repair()  # what was planted of usage adds up to nothing
+        store.add_usage("s2", Tokens(100, 20), model="gpt-5")
+        assert store.verify() == []
+    return file
+
+
+def test_repair_brings_back_everything_that_people_and_frameworks_stored(full_store: Path) -> None:
+    before = read_others(full_store)
+    assert {name for name, rows in before.items() if rows} >= {
+        "jobs", "memory_facts", "note_decisions", "routes", "graph_values", "experiments",
+        "assignments", "people", "tenants", "usage", "preludes", "inbox", "outbox", "folders",
+    }  # fmt: skip
+    overwrite(full_store, 0, noise(PAGE))  # the header and the root of the schema
+    done = run_command(full_store, "sessions", "repair", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "401 note_decisions" in done.stdout
+    assert "could not be read" not in done.stdout
+    assert read_others(full_store) == before
+    with open_store(full_store) as store:
+        assert store.verify() == []
+
+
+def test_repair_reports_what_was_lost_of_a_table_and_keeps_the_rest(full_store: Path) -> None:
+    before = read_others(full_store)
+    # Every way down to the decisions is lost, one page of facts, and the header.
+    root = find_pages(full_store, "note_decisions", has_numbers=False)[0]
+    leaf = find_pages(full_store, "memory_facts", has_numbers=True)[5]
+    for page in (root, leaf):
+        overwrite(full_store, (page - 1) * PAGE, noise(PAGE))
+    overwrite(full_store, 0, noise(100))
+    said = "\n".join(repair_file(full_store))
+    assert "note_decisions: 1 damaged pages were skipped" in said
+    assert "memory_facts: 1 damaged pages were skipped" in said
+    after = read_others(full_store)
+    for name in ("note_decisions", "memory_facts"):
+        assert {*after[name]} < {*before[name]}
+        assert len(after[name]) > 350, name
+        del before[name], after[name]
+    assert after == before
+    with open_store(full_store) as store:
+        assert store.verify() == []
 
 
 def test_a_backup_of_a_live_store_restores_everything(path: Path, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ SCRIPT = {
         },
     ]
 }
+FULL = "Too many messages are waiting"
 GIVEN_UP = (
     "I couldn't answer this message: the program crashed 3 times while processing it."
     " Please send it again, maybe rephrased."
@@ -439,3 +440,44 @@ def test_a_stranger_a_guest_a_user_and_an_owner_each_get_what_they_may_have(plac
 def _list_offered(place: Place) -> set[str]:
     """The tools that the model was offered last."""
     return {one["function"]["name"] for one in place.model.requests[-1].body["tools"]}
+
+
+def test_a_flood_of_messages_is_refused_with_one_answer_also_after_kill_9(place: Place) -> None:
+    few = {"REKINDLE_GATEWAY_MAX_WAITING": "3", "REKINDLE_GATEWAY_MAX_WAITING_TOTAL": "4"}
+    guests = {**few, "REKINDLE_GATEWAY_ALLOW": "memory:1=owner memory:2=guest"}
+
+    def count_open() -> int:
+        with open_store(place.env["REKINDLE_STORE"]) as store:
+            counts = store.inbox.get_counts()
+        return counts.waiting + counts.running
+
+    def flood(who: Source, name: str) -> None:
+        for number in range(6):
+            place.server.post_message(who, f"{name} {number}")
+        wait_until(lambda: not place.server.unacknowledged)
+
+    with place.model.hold_requests():
+        with place.gateway(**guests):
+            flood(ADA, "first")
+            assert count_open() == 3
+            wait_until(lambda: [one for one in texts(place, "ada") if FULL in one])
+            place.server.post_message(ADA, "/status")  # commands get through
+            wait_until(lambda: len(texts(place, "ada")) >= 2)
+            flood(BOB, "guest")
+            assert count_open() == 4, "guests share what is left"
+            wait_until(lambda: [one for one in texts(place, "bob") if FULL in one])
+        with place.gateway(**guests):  # the first was killed
+            flood(ADA, "second")
+            assert count_open() == 4
+    with place.gateway(**guests):
+        wait_until(lambda: count_open() == 0)
+    said = place.server.list_sent("ada")
+    assert sum(FULL in one.text for one in said) == 2, "one answer of each gateway"
+    with open_store(place.env["REKINDLE_STORE"]) as store:
+        hits = [hit for text in ("first", "second", "guest") for hit in store.search(text)]
+        kept = {hit.message.text for hit in hits if hit.message.role == "user"}
+    assert len(kept) == 4
+
+
+def texts(place: Place, chat: str) -> list[str]:
+    return [shown.text for shown in place.server.list_sent(chat)]

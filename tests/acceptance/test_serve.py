@@ -269,7 +269,9 @@ def test_hooks_of_another_machine_are_told_what_was_learned_from_pushed_sessions
         calls = [run("make check-all", "ok"), run("ls", "")]
         write_claude(tmp_path, Told(f"shop-{number}", "/work/shop", f"improve {number}", calls))
     assert "Sent 4 transcripts" in push(server, tmp_path, *tmp_path.glob("shop-*.jsonl"))
-    server.rekindle("warm", "learn")
+    with server.client() as client:
+        asked = values.StartRecall(folder="/work/shop")
+        wait_until(lambda: "make check-all" in client.recall_at_start(asked).text)
     laptop = Rekindle(tmp_path / "laptop")
     file = laptop.home / "rekindle" / "config.toml"
     file.parent.mkdir(parents=True)

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.store.graphs.documents import DocumentChange, DocumentPlace
+from rekindle.store.graphs.documents import (
+    DocumentChange,
+    DocumentPlace,
+    _build_places_query,  # pyright: ignore[reportPrivateUsage]
+)
 
 ONE, TWO = DocumentPlace(("a",), "1"), DocumentPlace(("a", "b"), "1")
 
@@ -29,6 +33,28 @@ def test_documents_are_found_by_place_and_below_a_namespace(store: Store) -> Non
     assert documents.list_namespaces("test") == [("a",), ("a", "b"), ("ab",)]
     documents.delete_below("test", ("a",))
     assert documents.list_namespaces("test") == [("ab",)]
+
+
+def test_several_documents_are_looked_up_by_key_in_a_large_collection(store: Store) -> None:
+    places = [DocumentPlace(("a", str(number % 7)), f"k{number}") for number in range(3_000)]
+    store.documents.put("test", [DocumentChange(one, {"n": 1}) for one in places])
+    wanted = [*places[::1_000], DocumentPlace(("a",), "none")]
+    assert {*store.documents.get("test", wanted)} == {*places[::1_000]}
+    assert len(store.documents.get("test", places)) == 3_000
+    sql, params = _build_places_query("test", wanted, 0.0)
+    engine = store._engine  # pyright: ignore[reportPrivateUsage]
+    is_sqlite = store.stats().engine == "sqlite"
+    engine.transact([lambda tx: tx.run("ANALYZE graph_values")])
+    with engine.begin_read() as tx:
+        explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+        plan = " ".join(str(row[-1]) for row in tx.run(f"{explain} {sql}", params))
+    if is_sqlite:
+        assert "(thread=? AND namespace=? AND channel=? AND version=?)" in plan
+    else:
+        assert "graph_values_pkey" in plan
+        assert "(channel = " in plan[plan.index("Index Cond") :].partition("Filter")[0]
+    assert "SCAN v" not in plan
+    assert "Seq Scan" not in plan
 
 
 def test_the_first_one_to_add_wins(store: Store) -> None:

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from rekindle import Message, Store, ToolCall, open_store
-from rekindle.errors import InvalidInput, NotFound, TurnTakenOver
+from rekindle.errors import InboxFull, InvalidInput, NotFound, TurnTakenOver
+from rekindle.store.conversations.inbox import InboxLimits
 from rekindle.types import Source
 from tests.conftest import Clock
 from tests.contract.messages import answer, texts, user
@@ -47,6 +48,32 @@ def test_what_a_platform_says_twice_is_taken_in_once(store: Store) -> None:
     assert accept(store, "hello", "m1", key="other").is_new, "ids are a conversation's own"
     assert accept(store, "no id").is_new
     assert accept(store, "no id").is_new
+
+
+def test_an_inbox_takes_no_more_than_its_limits_allow(store: Store) -> None:
+    def offer(id: str, key: str, limits: InboxLimits) -> bool:
+        said = user("hello", platform_message_id=id)
+        return store.inbox.accept(
+            key, ADA, said, instance="a", lease_seconds=LEASE, limits=limits
+        ).is_new
+
+    few = InboxLimits(per_conversation=2)
+    assert offer("1", KEY, few)
+    assert offer("2", KEY, few)
+    with pytest.raises(InboxFull):
+        offer("3", KEY, few)
+    assert not offer("2", KEY, few), "a redelivery is recognised, full or not"
+    assert offer("1", "other", few)
+    with pytest.raises(InboxFull):
+        offer("2", "other", InboxLimits(per_conversation=9, total=3))
+    assert offer("2", "other", InboxLimits(per_conversation=9, total=4))
+    waiting = store.inbox.list_waiting(KEY)
+    assert [one.message.platform_message_id for one in waiting] == ["1", "2"]
+    store.inbox.start_turn(waiting[0], store.begin(owner=KEY))
+    with pytest.raises(InboxFull):
+        offer("3", KEY, few)
+    store.inbox.close(waiting[0])
+    assert offer("3", KEY, few), "there is room again"
 
 
 def test_a_turn_puts_the_message_into_its_session_once(store: Store, clock: Clock) -> None:

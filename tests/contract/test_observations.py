@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rekindle import Filter, Message, Store, ToolCall
-from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.notes.learner import build_playbook_chunk, learn_from_sessions
 from rekindle.learning.notes.playbooks import (
     MAX_WAITING_NOTES,
     find_project,
@@ -87,6 +88,39 @@ def test_a_second_run_looks_only_at_what_is_new(store: Store) -> None:
     assert learn_from_sessions(store).sessions == 0
     store.append("s1", Message("user", "and now?"))
     assert learn_from_sessions(store).sessions == 1
+
+
+class EndingMapper(PicklingMapper):
+    """Ends the run before a playbook is built, as a crash does."""
+
+    def map_chunks(self, function: Any, chunks: Any, *, prepare: Any = None) -> Iterator[Any]:
+        if function is build_playbook_chunk:
+            raise KeyboardInterrupt
+        return super().map_chunks(function, chunks, prepare=prepare)
+
+
+def test_a_run_that_was_ended_is_finished_by_the_next_one(store: Store) -> None:
+    tell_several(store, 3, ("make check", "ok", True))
+    with pytest.raises(KeyboardInterrupt):
+        learn_from_sessions(store, mapper=EndingMapper())
+    assert "make check" not in recall_at_start(store, FOLDER, "go on").text
+    assert learn_from_sessions(store) == (0, (f"folder:{FOLDER}",))
+    assert "`make check` (3 sessions)" in recall_at_start(store, FOLDER, "go on").text
+    assert learn_from_sessions(store) == (0, ())
+
+
+def test_folders_of_other_machines_are_not_looked_at(store: Store, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    config = '[remote "origin"]\n\turl = https://github.com/owner/secret\n'
+    (tmp_path / ".git" / "config").write_text(config)
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    tell(store, "a", ("make", "ok", True), folder=str(tmp_path))
+    learn_from_sessions(store, reads_folders=False)
+    assert store.session("a").project == f"folder:{tmp_path}"
+    store.append("a", Message("user", "more"))
+    tell(store, "b", ("make", "ok", True), folder=str(tmp_path / "inner"))
+    learn_from_sessions(store)
+    assert store.session("b").project == "github.com/owner/secret"
 
 
 def test_sessions_are_assigned_to_the_repository_that_git_names(store: Store) -> None:

@@ -83,12 +83,53 @@ def test_statistics_are_those_of_the_store(command: Rekindle, words: tuple[str, 
     store = ("--store", command.home / "sessions.db")
     expected = command.json(*store, "insights", "--statistics", "--all", *words)
     (command.home / "sessions.db").unlink()
-    assert command.json("insights", "--parquet", folder, *words) == expected
+    assert command.json("insights", "--statistics", "--parquet", folder, *words) == expected
     assert expected["totals"]["sessions"] == {
         (): 36,
         ("archived=any",): 37,
         ("project=shop1",): 13,
     }.get(words, expected["totals"]["sessions"])
+
+
+@pytest.mark.parametrize("words", [(), ("project=shop0", "until=2026-02-01")])
+def test_the_overview_is_that_of_the_store(command: Rekindle, words: tuple[str, ...]) -> None:
+    with open_store(command.home / "sessions.db") as store:
+        for number in range(0, 12, 2):
+            store.add_usage(f"s{number:02}", Tokens(50_000, 900), model="claude-sonnet-4-5")
+        denied = "cache: operation not permitted\nerror: build failed"
+        for number in range(2):
+            tell(
+                store,
+                f"mended{number}",
+                ("go list ./...", denied, False),
+                ("env GOCACHE=/tmp/c go list ./...", "ok", True),
+                folder="/gone/work/shop0",
+                started=JANUARY + 100 + number,
+            )
+    folder, _ = export(command)
+    store = ("--store", command.home / "sessions.db")
+    expected = command.json(*store, "insights", "--all", *words)
+    shown = command.run(*store, "insights", "--all", *words).stdout
+    command.run(*store, "insights", "--all", "--html", command.home / "store.html", *words)
+    (command.home / "sessions.db").unlink()
+    assert command.json("insights", "--parquet", folder, *words) == expected
+    assert command.run("insights", "--parquet", folder, *words).stdout == shown
+    command.run("insights", "--parquet", folder, "--html", command.home / "page.html", *words)
+    page = (command.home / "page.html").read_text()
+    assert page == (command.home / "store.html").read_text()
+    assert expected["totals"]["cost"] != "0"
+    assert expected["commands"]
+    assert expected["mends"]
+    assert not (command.home / "sessions.db").exists()
+
+
+def test_an_archive_without_a_table_of_usage_has_the_totals_of_its_sessions(
+    command: Rekindle,
+) -> None:
+    folder, _ = export(command)
+    shutil.rmtree(folder / "usage")  # as an earlier version wrote it
+    totals = command.json("insights", "--parquet", folder)["totals"]
+    assert totals["sessions"] == 36
 
 
 def test_every_session_is_in_the_files_of_its_month_for_its_owner_alone(command: Rekindle) -> None:
@@ -102,7 +143,7 @@ def test_every_session_is_in_the_files_of_its_month_for_its_owner_alone(command:
         without = {"s04"} if table == "calls" else set[str]()  # all of its messages are undone
         assert set(read_ids(folder, table)) == set(read_ids(folder)) - without, table
     files = [one for one in folder.rglob("*") if one.is_file()]
-    assert len(files) == 9
+    assert len(files) == 12
     assert {one.stat().st_mode & 0o777 for one in files} == {0o600}
     row = parquet.read_table(
         folder / "messages/month=2026-01/part.parquet", filters=[("session", "=", "s04")]

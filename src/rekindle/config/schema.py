@@ -182,6 +182,14 @@ class GatewaySection:
         " (interrupt)",
     )
     max_turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
+    max_waiting: int = declare_setting(
+        100, "maximum unanswered messages in a conversation; 0 for no limit", limits=NumberRange(0)
+    )
+    max_waiting_total: int = declare_setting(
+        5_000,
+        "maximum unanswered messages in the store, for all but owners; 0 for no limit",
+        limits=NumberRange(0),
+    )
     approval: Literal["always", "dangerous", "refuse", "never"] = declare_setting(
         "dangerous",
         "ask an owner before every call that acts or only a dangerous one, refuse those, or never ask",

@@ -18,12 +18,17 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from rekindle.errors import InvalidInput, PlatformError, StoreError, StoreTooNew
+from rekindle.errors import InboxFull, InvalidInput, PlatformError, StoreError, StoreTooNew
 from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.speaker import add_speaker
-from rekindle.store.conversations.inbox import AcceptResult, InboundMessage, OutboundMessage
+from rekindle.store.conversations.inbox import (
+    AcceptResult,
+    InboundMessage,
+    InboxLimits,
+    OutboundMessage,
+)
 from rekindle.types import Role, Route, Source
 
 from .access.gate import Gate
@@ -37,6 +42,7 @@ from .monitoring.error_log import ErrorCollector
 from .monitoring.metrics import Metrics
 from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
+from .receiving.full_inbox import ANSWER, InboxGuard
 from .receiving.message import ReceiveRules, complete_message
 from .schedule.scheduler import POLL_SECONDS, Scheduler
 from .turns.inbound import is_report
@@ -57,6 +63,7 @@ class GatewayOptions(NamedTuple):
     """Options of a gateway. It polls every `poll_seconds` for work that others left or accepted."""
 
     max_turns: int = 100
+    inbox_limits: InboxLimits = InboxLimits()
     edit_seconds: float = 1.0
     poll_seconds: float = 1.0
     grace_seconds: float = 20.0
@@ -68,6 +75,13 @@ class GatewayOptions(NamedTuple):
 
 
 _DEFAULT_OPTIONS = GatewayOptions()
+
+
+class RefusedMessage(NamedTuple):
+    """A message that was not stored: the role of its sender, and what they are told."""
+
+    role: str
+    reply: OutboundMessage | None = None
 
 
 class Gateway:
@@ -100,6 +114,7 @@ class Gateway:
         self._executor = context.executor
         self._inbox = context.executor.store.inbox
         self._sender = OutboxSender(context, self.platforms, options.retry_policy)
+        self._inbox_guard = InboxGuard(options.inbox_limits)
         self._attempts = AttemptTracker(context)
         self._worker_context = WorkerContext(
             context,
@@ -242,12 +257,12 @@ class Gateway:
             platform = incoming.source.platform
             logger.error("%s: rejected a message: %s", platform, error)
             return
-        if result is None or isinstance(result, OutboundMessage):
-            self.context.metrics.count_refusal("stranger")
-        if isinstance(result, OutboundMessage):
-            self._sender.send([result])
-        elif result is not None:
+        if isinstance(result, AcceptResult):
             self._on_accepted(result)
+            return
+        self.context.metrics.count_refusal(result.role)
+        if result.reply is not None:
+            self._sender.send([result.reply])
 
     async def _complete(self, incoming: PlatformMessage) -> PlatformMessage:
         """Add quote and files to a message; nothing is fetched for someone who may not talk."""
@@ -288,25 +303,35 @@ class Gateway:
             worker.on_new_message(result.inbound)
         CURRENT_KEY.reset(token)
 
-    def _check_and_store(self, incoming: PlatformMessage) -> AcceptResult | OutboundMessage | None:
-        """Store a message of someone who may talk; return a reply to a stranger, or nothing."""
+    def _check_and_store(self, incoming: PlatformMessage) -> AcceptResult | RefusedMessage:
+        """Store a message of someone who may talk, if there is room for it."""
         gate, source = self.context.gate, incoming.source
         role: Role = "owner"
         if gate is not None and not is_report(incoming.message):
             admission = gate.check(source)
             if admission.role is None:
                 if not admission.reply:
-                    return None
+                    return RefusedMessage("stranger")
                 key = self.context.build_key(source, "guest")
-                return self._inbox.post(key, source, admission.reply)
+                return RefusedMessage("stranger", self._inbox.post(key, source, admission.reply))
             role = admission.role
-        return self._inbox.accept(
-            self.context.build_key(source, role),
-            source,
-            add_speaker(incoming.message, source),
-            instance=self.context.instance,
-            lease_seconds=self.context.lease,
-        )
+        key, limits = self.context.build_key(source, role), InboxLimits()
+        if not is_report(incoming.message):
+            limits = self._inbox_guard.choose_limits(role, incoming.message)
+        try:
+            return self._inbox.accept(
+                key,
+                source,
+                add_speaker(incoming.message, source),
+                instance=self.context.instance,
+                lease_seconds=self.context.lease,
+                limits=limits,
+            )
+        except InboxFull:
+            if not self._inbox_guard.is_answer_due(key):
+                return RefusedMessage(role)
+            logger.warning("%s: too many messages are waiting; refusing more", key)
+            return RefusedMessage(role, self._inbox.post(key, source, ANSWER))
 
     # -- workers
 

@@ -18,6 +18,7 @@ from rekindle.tenants import Access
 from rekindle.types import Session
 
 from .cursors import list_page, parse_cursor
+from .learning import BackgroundLearner
 from .projects import find_client_project
 from .stores import ServerStores
 from .uploads import TranscriptUploads
@@ -41,11 +42,11 @@ class ApiHandlers:
         self,
         stores: ServerStores,
         uploads: TranscriptUploads,
-        on_import: Callable[[Access], None] = lambda access: None,
+        learner: BackgroundLearner,
     ) -> None:
         self._stores = stores
         self._uploads = uploads
-        self._on_import = on_import
+        self._learner = learner
         self._imports = asyncio.Semaphore(MAX_IMPORTS)
 
     async def get_health(self, request: ApiRequest) -> values.Health:
@@ -85,6 +86,7 @@ class ApiHandlers:
                 parent=body.parent,
             )
             positions = await held.append(session, *messages)
+        self._learner.mark(held.id)
         return values.AppendedMessages(session=session.id, positions=positions)
 
     async def get_session(self, request: ApiRequest) -> values.SessionValue:
@@ -114,6 +116,7 @@ class ApiHandlers:
             if request.access.projects is not None:
                 _check_project(await held.store.session(session), request.access)
             positions = await held.append(session, *messages)
+        self._learner.mark(held.id)
         return values.AppendedMessages(session=session, positions=positions)
 
     async def search_messages(self, request: ApiRequest) -> values.SearchPage:
@@ -201,8 +204,8 @@ class ApiHandlers:
                 request.body,
                 request.access.member,
             )
-        if counts.messages:
-            self._on_import(request.access)
+        # Also if there was nothing new: a server may have been killed after it had imported it.
+        self._learner.mark(held.id, is_import=True)
         return counts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,14 +15,12 @@ from rekindle.store.sessions.sessions import get_session_id
 from rekindle.store.tenants.tenant_store import TENANTS_FOLDER
 from rekindle.tenants import Access, Tenants, open_tenants
 from rekindle.types import Message, Session
-from rekindle.watching.background_learning import mark_pending, start_learning
 
 from .keys import KEY_PREFIX, LOCAL_TENANT, KeyFile
 
 MAX_OPEN_STORES = 50
 MAX_KNOWN_SESSIONS = 100_000
 _DIRECTORY_FILE = "directory.db"
-_log = logging.getLogger("rekindle.api")
 
 
 class HeldStore:
@@ -142,18 +139,3 @@ class ServerStores:
         self._open.clear()
         if self._tenants is not None:
             await asyncio.to_thread(self._tenants.close)
-
-
-def start_learner(config: Config, access: Access) -> None:
-    """Learn from what was imported, in a process of its own; a failure is in the log only.
-
-    It opens the store of the settings: another one, given by `--store`, and those of tenants have to
-    be learned from with `rekindle warm learn`.
-    """
-    if access.tenant != LOCAL_TENANT or config.origins["store.url"].startswith("command line"):
-        return
-    try:
-        mark_pending(config.home)
-        start_learning(config.home)
-    except OSError as error:
-        _log.warning("learning was not started", extra={"fields": {"reason": str(error)}})

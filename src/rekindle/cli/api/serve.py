@@ -141,6 +141,25 @@ def remove_key(
     print_line(f"Removed the key {removed.name!r}.")
 
 
+@group.command("learn", hidden=True)
+def learn_in_stores(names: Annotated[list[str], typer.Argument()]) -> None:
+    """Learn from stores that a server has marked; the server starts this."""
+    import os
+
+    from rekindle.api.serving import learning_run
+    from rekindle.api.serving.server import configure_logging
+    from rekindle.watching.background_learning import NICENESS
+
+    os.nice(NICENESS)
+    configure_logging()
+    config = load_settings()
+    found = learning_run.learn_in_stores(
+        config, names, lambda: connect_store(config, config.store.url)
+    )
+    for name, state in found:
+        print_line(f"{name} {state}")
+
+
 def _open_key_file(config: Config) -> KeyFile:
     from rekindle.api.serving.keys import KEY_FILE, KeyFile
 
@@ -173,11 +192,14 @@ def _serve(
 async def _run_server(
     config: Config, address: Address, tls: TlsFiles | None, *, rate: float, logs_requests: bool
 ) -> None:
+    import asyncio
+
     from rekindle.api.serving.app import ApiApp
     from rekindle.api.serving.handlers import ApiHandlers
     from rekindle.api.serving.keys import KeyCache, RateLimiter
+    from rekindle.api.serving.learning import BackgroundLearner
     from rekindle.api.serving.server import listen_at, log_start, serve_app
-    from rekindle.api.serving.stores import ServerStores, start_learner
+    from rekindle.api.serving.stores import ServerStores
     from rekindle.api.serving.uploads import FOLDER, TranscriptUploads
     from rekindle.store.async_store import AsyncStore
 
@@ -187,11 +209,8 @@ async def _run_server(
             stores = ServerStores(config, store, keys)
             if not keys.list_keys() and not stores.has_tenants():
                 print_notice("No API keys yet. Create one with `rekindle serve add-key NAME`.")
-            handlers = ApiHandlers(
-                stores,
-                TranscriptUploads(config.home / FOLDER),
-                lambda access: start_learner(config, access),
-            )
+            learner = BackgroundLearner(config)
+            handlers = ApiHandlers(stores, TranscriptUploads(config.home / FOLDER), learner)
             app = ApiApp(
                 handlers, KeyCache(stores), RateLimiter(rate, 2 * rate), logs_requests=logs_requests
             )
@@ -203,7 +222,10 @@ async def _run_server(
                 log_start(url, store.location)
                 print_line(url)
 
+            learning = asyncio.create_task(learner.run())
             try:
                 await serve_app(app, listener, announce, tls)
             finally:
+                learning.cancel()
+                await asyncio.wait([learning])
                 await stores.close()

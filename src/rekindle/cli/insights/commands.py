@@ -43,7 +43,7 @@ ParquetOption = Annotated[
     typer.Option(
         "--parquet",
         metavar="DIR",
-        help="Read an export in Parquet instead of the store, and show its statistics.",
+        help="Read an export in Parquet instead of the store.",
         show_default=False,
     ),
 ]
@@ -160,8 +160,8 @@ def show_insights(
 
     In the folder of a project with sessions, only those of the project count, unless you pass --all or
     project=NAME. The page of --html contains the statistics too. Sessions that are new are judged on
-    all cores, or with --scheduler on a Dask cluster. With --parquet, the statistics come from files
-    that `rekindle sessions export -f parquet` has written, and the store is not opened.
+    all cores, or with --scheduler on a Dask cluster. With --parquet, all sessions come from files that
+    `rekindle sessions export -f parquet` has written, and the store is not opened.
 
     \b
     Examples:
@@ -175,20 +175,20 @@ def show_insights(
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
     terms = parse_filter(where, owner)
-    if parquet is not None:
-        if html is not None or all or jobs is not None or scheduler is not None:
-            raise typer.BadParameter("--parquet goes with a filter, --owner and --json alone")
-        _show_archive_insights(parquet.expanduser(), terms, json=json)
-        return
+    parts = {
+        "with_overview": html is not None or not statistics,
+        "with_statistics": html is not None or statistics,
+    }
     with open_work_mapper(jobs, scheduler) as mapper:
-        found, selection = _load_from_store(
-            terms, all, mapper, with_overview=html is not None or not statistics,
-            with_statistics=html is not None or statistics,
-        )  # fmt: skip
+        if parquet is not None:
+            folder = parquet.expanduser()
+            found, selection = load_archive_insights(folder, terms, mapper, **parts)
+        else:
+            found, selection = _load_from_store(terms, all, mapper, **parts)
     if not found.sessions:
         print_notice(
             "No matching sessions."
-            if where or owner or selection.project
+            if where or owner or selection.project or parquet
             else "No sessions yet. Import some with `rekindle start`."
         )
     name = _describe_selection(selection, terms, where)
@@ -217,16 +217,6 @@ def _load_from_store(
             with_statistics=with_statistics,
         )
     return found, selection
-
-
-def _show_archive_insights(folder: Path, terms: Filter, *, json: bool) -> None:
-    found = load_archive_insights(folder, terms)
-    if not found.sessions:
-        print_notice("No matching sessions.")
-    if json:
-        print_json(found.statistics)
-    elif found.sessions:
-        _print_insights(found, "")
 
 
 def _describe_selection(selection: SessionSelection, terms: Filter, words: list[str] | None) -> str:

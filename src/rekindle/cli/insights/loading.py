@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekindle.cli.output import get_display_name, show_progress
+from rekindle.cli.session_choice import SessionSelection, select_sessions
 from rekindle.errors import StoreReadOnly
 
 from .selection import judge_sessions
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from rekindle.analytics.overview.facts import SessionFacts
     from rekindle.analytics.overview.overview import Overview
     from rekindle.analytics.sample import Sample
-    from rekindle.cli.session_choice import SessionSelection
     from rekindle.parallel import ChunkMapper
     from rekindle.projects import KnownProjects
     from rekindle.store import Filter, Store
+    from rekindle.transcripts.parquet.reader import ParquetArchive
     from rekindle.types import JudgedSession, Session
 
 
@@ -63,24 +64,70 @@ def load_insights(
     return LoadedInsights(len(sessions), overview, statistics)
 
 
-def load_archive_insights(folder: Path, where: Filter) -> LoadedInsights:
-    """Sum up the sessions of an archive in Parquet."""
-    import time
+def load_archive_insights(
+    folder: Path,
+    where: Filter,
+    mapper: ChunkMapper,
+    *,
+    with_overview: bool,
+    with_statistics: bool,
+) -> tuple[LoadedInsights, SessionSelection]:
+    """Sum up the sessions of an archive in Parquet.
 
+    The statistics are those of the judged calls in the archive. The overview is computed as that of a
+    store, from a temporary one with the messages of the archive.
+    """
+    import tempfile
+    import time
+    from pathlib import Path as LocalPath
+
+    from rekindle.transcripts.parquet.reader import open_archive
+
+    with tempfile.TemporaryDirectory(prefix="rekindle-archive-") as temporary:
+        scratch = LocalPath(temporary)
+        with open_archive(folder, time.time(), temporary=scratch / "sorting") as archive:
+            if not with_overview:
+                return _load_archive_statistics(archive, where)
+            with _copy_archive(archive, scratch / "sessions.db", mapper) as store:
+                selection = select_sessions(store, where)
+                found = load_insights(
+                    store, selection, mapper, with_overview=True, with_statistics=with_statistics
+                )
+                return found, selection
+
+
+@contextmanager
+def _copy_archive(archive: ParquetArchive, file: Path, mapper: ChunkMapper) -> Generator[Store]:
+    """Copy an archive into a new store, and learn from it without looking at other folders."""
+    from rekindle.learning.notes.learner import learn_from_sessions
+    from rekindle.store import open_store
+    from rekindle.transcripts.parquet.store_copy import copy_archive
+
+    with open_store(file, durability="relaxed") as store:
+        copy_archive(archive, store)
+        with show_progress("Learning") as show:
+            learn_from_sessions(
+                store, progress=show, mapper=mapper, reads_folders=False, keeps_projects=True
+            )
+        yield store
+
+
+def _load_archive_statistics(
+    archive: ParquetArchive, where: Filter
+) -> tuple[LoadedInsights, SessionSelection]:
     from rekindle.analytics.insights import summarize_sample
     from rekindle.analytics.outcome_rates import summarize_outcomes
     from rekindle.analytics.sample import collect_sample
-    from rekindle.transcripts.parquet.reader import open_archive
 
+    known = archive.load_projects()
+    if where.project is not None:
+        scope = known.find_named_scope(where.project)
+        where = where._replace(project=None, projects=scope.keys)
     sessions: list[Session] = []
-    with open_archive(folder, time.time()) as archive:
-        if where.project is not None:
-            scope = archive.load_projects().find_named_scope(where.project)
-            where = where._replace(project=None, projects=scope.keys)
-        sample = collect_sample(_keep_sessions(archive.iter_judged_sessions(where), sessions))
-        outcomes = summarize_outcomes(archive.count_outcomes(where)) if sessions else ()
+    sample = collect_sample(_keep_sessions(archive.iter_judged_sessions(where), sessions))
+    outcomes = summarize_outcomes(archive.count_outcomes(where)) if sessions else ()
     statistics = summarize_sample(sample)._replace(outcomes=outcomes)
-    return LoadedInsights(len(sessions), None, statistics)
+    return LoadedInsights(len(sessions), None, statistics), SessionSelection(where, known)
 
 
 def learn_new_sessions(store: Store, mapper: ChunkMapper) -> None:

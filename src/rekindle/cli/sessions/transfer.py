@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -40,7 +40,7 @@ from rekindle.cli.store_access import (
     require_store_file,
 )
 from rekindle.config import get_home_and_env, mask_secrets, resolve_path
-from rekindle.errors import NotFound
+from rekindle.errors import NotFound, StoreReadOnly
 from rekindle.pages.text import make_file_name
 
 from .read import iter_messages
@@ -293,10 +293,14 @@ def _write_folder(
 def _write_archive(
     store: Store, sessions: list[Session], folder: Path, redactor: SessionRedactor | None
 ) -> None:
+    from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.learning.verdicts.session_outcomes import judge_outcomes
     from rekindle.store import Filter
     from rekindle.transcripts.parquet.writer import write_parquet
 
+    # The archive says which project a session belongs to.
+    with suppress(StoreReadOnly), show_progress("Learning") as show:
+        learn_from_sessions(store, progress=show)
     with show_progress("Judging") as show:
         judge_outcomes(store, Filter(archived=None), progress=show)
     chosen = {session.id for session in sessions}

@@ -42,6 +42,7 @@ from rekindle.processes.from_config import create_client
 from rekindle.projects import find_branch
 from rekindle.routing.delivery_target import FOLDER
 from rekindle.store import Store
+from rekindle.store.conversations.inbox import InboxLimits
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import JSON, Price, Role, Route, Source
 
@@ -234,6 +235,7 @@ def build_gateway_options(config: Config) -> GatewayOptions:
     settings = config.gateway
     return GatewayOptions(
         max_turns=settings.max_turns,
+        inbox_limits=InboxLimits(settings.max_waiting or None, settings.max_waiting_total or None),
         edit_seconds=settings.edit_seconds,
         grace_seconds=settings.grace_seconds,
         keep_seconds=settings.keep_days * 86_400,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -103,11 +104,17 @@ def learn_from_sessions(
     only: Collection[str] | None = None,
     progress: Progress | None = None,
     mapper: ChunkMapper = SERIAL,
+    reads_folders: bool = True,
+    keeps_projects: bool = False,
 ) -> LearnReport:
     """Observe sessions that are new or have changed, and renew the playbooks of their projects.
 
-    With a `limit`, only that many of the newest are observed; with `only`, those with these ids.
+    With a `limit`, only that many of the newest are observed; with `only`, those with these ids. What
+    an earlier run observed and did not finish is finished. Without `reads_folders`, nothing is looked
+    up in the folders of sessions: they are on other machines. With `keeps_projects`, only sessions
+    without a project are assigned to one.
     """
+    unfinished, leftover = store.observations.load_unfinished(VERSION)
     waiting = store.observations.find_stale(VERSION)
     if only is not None:
         waiting = [one for one in waiting if one.id in only]
@@ -120,24 +127,43 @@ def learn_from_sessions(
             judge_sessions(store, session=one.id)
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
+    for session, data in leftover:
+        _add_evidence(folders, _read_observation(session, data))
+        if session.project:
+            touched.add(session.project)
     batch: list[tuple[UnobservedSession, bytes]] = []
     done = 0
     for observed in _observe_all(store, waiting, mapper):
         for one in observed:
             batch.append((one.session, one.data))
-            _add_evidence(folders, one)
+            if not (keeps_projects and one.session.project):
+                _add_evidence(folders, one)
             if one.session.project:
                 touched.add(one.session.project)
         if len(batch) >= SESSIONS_PER_COMMIT:
-            store.observations.save(VERSION, batch)
+            unfinished.append(_save_batch(store, batch))
             batch = []
         done += len(observed)
         if progress:
             progress(done, len(waiting))
-    store.observations.save(VERSION, batch)
-    touched |= _assign_projects(store, folders)
+    if batch:
+        unfinished.append(_save_batch(store, batch))
+    touched |= _assign_projects(store, folders, reads_folders=reads_folders)
     _renew_playbooks(store, touched, mapper)
+    store.observations.finish(unfinished)
     return LearnReport(len(waiting), tuple(sorted(touched)))
+
+
+def _save_batch(store: Store, batch: Sequence[tuple[UnobservedSession, bytes]]) -> str:
+    name = secrets.token_hex(8)
+    store.observations.save(VERSION, batch, unfinished=name)
+    return name
+
+
+def _read_observation(session: UnobservedSession, data: bytes) -> ObservationResult:
+    observation = _decode_observation(data)
+    paths = tuple(list_paths(observation)) if session.cwd else ()
+    return ObservationResult(session, data, observation.remotes, paths)
 
 
 def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) -> None:
@@ -323,7 +349,9 @@ def _iter_calls(
 # ── projects
 
 
-def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[str]:
+def _assign_projects(
+    store: Store, folders: dict[str, FolderEvidence], *, reads_folders: bool
+) -> set[str]:
     """Assign the sessions of folders to their projects; return the projects that gained or lost."""
     known = store.observations.load_folders()
     names = {cwd: normalize_folder(cwd) for cwd in folders}
@@ -331,14 +359,15 @@ def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[st
     paths: dict[str, set[str]] = {}
     for cwd, name in names.items():
         if name not in remotes:
-            remotes[name] = _read_local_remote(cwd)
+            remotes[name] = _read_local_remote(cwd) if reads_folders else Counter()
         remotes[name].update(folders[cwd].remotes)
         paths.setdefault(name, set()).update(folders[cwd].paths)
     projects = {name: one.project for name, one in known.items()}
     for name in (*remotes, *remotes):  # again, because a project may be known only after the first
         projects[name] = _choose_project(name, remotes[name], projects)
     _join_clones(store, projects, paths)
-    _reject_false_clones(store, projects, known, {cwd: folders[cwd].paths for cwd in folders})
+    if reads_folders:
+        _reject_false_clones(store, projects, known, {cwd: folders[cwd].paths for cwd in folders})
     touched = {projects[name] for name in names.values()}
     if remotes:
         store.observations.save_folders(

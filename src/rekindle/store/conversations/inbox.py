@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from rekindle.errors import NotFound, TurnTakenOver
+from rekindle.errors import InboxFull, NotFound, TurnTakenOver
 from rekindle.routing.key import parse_key
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import encode_json
@@ -41,9 +41,11 @@ from .message_rows import (
     MAX_CLOCK_SKEW,
     OUTBOX_ROWS,
     SEND_LEASE_PREFIX,
+    UNLIMITED,
     AcceptResult,
     ConversationState,
     InboundMessage,
+    InboxLimits,
     MessageCounts,
     OutboundMessage,
     acquire_lease,
@@ -59,6 +61,7 @@ __all__ = [
     "AcceptResult",
     "InboundMessage",
     "Inbox",
+    "InboxLimits",
     "MessageCounts",
     "OutboundMessage",
 ]
@@ -78,17 +81,30 @@ class Inbox(Outbox):
     # -- inbound messages
 
     def accept(
-        self, key: str, source: Source, message: Message, *, instance: str, lease_seconds: float
+        self,
+        key: str,
+        source: Source,
+        message: Message,
+        *,
+        instance: str,
+        lease_seconds: float,
+        limits: InboxLimits = UNLIMITED,
     ) -> AcceptResult:
-        """Store an inbound message once, and acquire its conversation's lease if it is free."""
+        """Store an inbound message once, and acquire its conversation's lease if it is free.
+
+        Raise `InboxFull` if there is no room for a new one within the limits.
+        """
         validate_name("route.key", key)
         validate_message(message)
         now = self._clock()
 
-        def insert_message(tx: Transaction) -> AcceptResult:
+        # Counted in the same statement, so that it takes no longer than without limits.
+        condition, bounds = _build_limit_condition(key, limits)
+
+        def insert_message(tx: Transaction) -> AcceptResult | None:
             rows = tx.run(
                 "INSERT INTO inbox (key, platform_id, source, body, state, time)"
-                " VALUES (?, ?, ?, ?, 'waiting', ?)"
+                f" SELECT ?, ?, ?, ?, 'waiting', ? WHERE {condition}"
                 " ON CONFLICT (key, platform_id) WHERE platform_id IS NOT NULL DO NOTHING"
                 f" RETURNING {INBOX_ROWS.select}",
                 (
@@ -97,17 +113,21 @@ class Inbox(Outbox):
                     encode_json(to_json_value(source)),
                     encode_message(message),
                     now,
+                    *bounds,
                 ),
             )
             if not rows:
                 params = (escape_text(key), escape_optional(message.platform_message_id))
                 known = INBOX_ROWS.find(tx, "WHERE key = ? AND platform_id = ?", params)
-                return AcceptResult(known[0], False, False)
+                return AcceptResult(known[0], False, False) if known else None
             has_lease = acquire_lease(tx, key, instance, now, lease_seconds)
             pending = _select_open(tx, key) if has_lease else ()
             return AcceptResult(INBOX_ROWS.read(rows[0]), True, has_lease, pending)
 
-        return self._write(insert_message)
+        result = self._write(insert_message)
+        if result is None:  # raised here: an error in a transaction also delays what shares it
+            raise InboxFull(f"Too many messages are waiting in {key}.")
+        return result
 
     def list_waiting(self, key: str) -> list[InboundMessage]:
         """Return the unanswered messages of a conversation in order of arrival."""
@@ -438,6 +458,19 @@ def _require_holder(tx: Transaction, inbound: InboundMessage, instance: str) -> 
 
 def _select_open(tx: Transaction, key: str) -> list[InboundMessage]:
     return INBOX_ROWS.find(tx, f"WHERE key = ? AND {_IS_OPEN} ORDER BY num", (escape_text(key),))
+
+
+def _build_limit_condition(key: str, limits: InboxLimits) -> tuple[str, list[object]]:
+    conditions: list[str] = ["TRUE"]
+    params: list[object] = []
+    if limits.per_conversation is not None:
+        conditions.append(f"(SELECT count(*) FROM inbox WHERE key = ? AND {_IS_OPEN}) < ?")
+        params += [escape_text(key), limits.per_conversation]
+    if limits.total is not None:
+        open_rows = f"SELECT 1 FROM inbox WHERE {_IS_OPEN} LIMIT ?"
+        conditions.append(f"(SELECT count(*) FROM ({open_rows}) AS open_rows) < ?")
+        params += [limits.total, limits.total]
+    return " AND ".join(conditions), params
 
 
 def _get_only(found: list[T], num: int) -> T:

@@ -59,6 +59,16 @@ class OutboundMessage(NamedTuple):
     file: str | None = None  # the path of a file to send, with the text as its caption
 
 
+class InboxLimits(NamedTuple):
+    """How many messages may wait in one conversation, and in all of the store; None for any number."""
+
+    per_conversation: int | None = None
+    total: int | None = None
+
+
+UNLIMITED = InboxLimits()
+
+
 class AcceptResult(NamedTuple):
     """An inbound message, whether it is new, and whether we now hold the lease of its conversation.
 

@@ -124,7 +124,7 @@ class Table:
         self.indexes = tuple(part for part in self.parts if isinstance(part, Index))
         self.names = tuple(column.name for column in self.columns)
         self.key = key
-        self._has_rowid = has_rowid
+        self.has_rowid = has_rowid
         self.since = since
 
     @property
@@ -140,7 +140,7 @@ class Table:
             *self.parts,
             *parts,
             key=self.key,
-            has_rowid=self._has_rowid,
+            has_rowid=self.has_rowid,
             since=self.since,
         )
 
@@ -170,7 +170,7 @@ class Table:
         lines = [column.build_definition(engine) for column in self.columns]
         if self.key:
             lines.append(f"PRIMARY KEY ({self.key})")
-        options = "" if engine == "postgres" else " STRICT" if self._has_rowid else _NO_ROWID
+        options = "" if engine == "postgres" else " STRICT" if self.has_rowid else _NO_ROWID
         yield f"CREATE TABLE {self.name} ({', '.join(lines)}){options}"
         for index in self.indexes:
             yield self._build_index(index)

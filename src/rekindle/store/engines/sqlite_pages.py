@@ -2,13 +2,16 @@
 
 Follows the published file format: a leaf page of a table lists its cells, a cell holds a row number
 and a record, and a long record continues in a chain of overflow pages. Invalid pages are skipped.
+
+The rows of one table are found by its tree, from the root that the schema names. A table without row
+numbers is a tree of records alone, as an index is, and has rows on inner pages too.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rekindle.store.core.engine import Row
 
@@ -18,25 +21,162 @@ if TYPE_CHECKING:
 PAGE_SIZE = 4096  # SQLite's default since 2016, which we keep
 MAX_CELLS = (PAGE_SIZE - 8) // 6  # on one page; more is noise
 LEAF_PAGE = 0x0D
+INNER_PAGE = 0x05
+RECORD_LEAF_PAGE, RECORD_INNER_PAGE = 0x0A, 0x02  # of indexes and tables without row numbers
+_INNER_PAGES = (INNER_PAGE, RECORD_INNER_PAGE)
+TABLE_PAGES, RECORD_PAGES = (LEAF_PAGE, INNER_PAGE), (RECORD_LEAF_PAGE, RECORD_INNER_PAGE)
+_SCHEMA_WIDTH = 5  # type, name, table, root, statement
+_READ_ERRORS = (IndexError, ValueError, OverflowError, struct.error)
 Data: TypeAlias = "bytes | mmap.mmap"
 MAGIC = b"SQLite format 3\0"
 
 
+class PageTree(NamedTuple):
+    """The pages of a tree that hold its rows, and the number of those that cannot be read."""
+
+    pages: frozenset[int]
+    damaged: int
+
+
+class PageRow(NamedTuple):
+    """A row of a page; no values if it cannot be read."""
+
+    number: int
+    values: Row | None
+
+
 def iter_rows(data: Data, widths: Set[int]) -> Iterator[tuple[int, Row]]:
     """Yield the number and values of each readable row, of any table with so many columns."""
-    for start in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE):
-        header = start + (100 if start == 0 else 0)
-        if data[header] != LEAF_PAGE:
+    for page in range(1, count_pages(data) + 1):
+        if get_page_type(data, page) == LEAF_PAGE:
+            for row in iter_page_rows(data, page, widths):
+                if row.values is not None:
+                    yield row.number, row.values
+
+
+def count_pages(data: Data) -> int:
+    """Return the number of complete pages."""
+    return len(data) // PAGE_SIZE
+
+
+def get_page_type(data: Data, page: int) -> int:
+    """Return the first byte of a page's header."""
+    return data[_get_header(page)]
+
+
+def has_row_numbers(data: Data, page: int) -> bool:
+    """Return whether a page belongs to a table with row numbers."""
+    return get_page_type(data, page) in TABLE_PAGES
+
+
+def find_roots(data: Data) -> dict[str, int]:
+    """Return the first pages of tables and indexes, by name, from what is left of the schema."""
+    pages: Iterable[int] = (
+        sorted(walk_tree(data, 1, has_numbers=True).pages) if data[: len(MAGIC)] == MAGIC else ()
+    )
+    return _read_roots(data, pages) or _read_roots(data, range(1, count_pages(data) + 1))
+
+
+def _read_roots(data: Data, pages: Iterable[int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for page in pages:
+        if get_page_type(data, page) != LEAF_PAGE:
             continue
-        count = int.from_bytes(data[header + 3 : header + 5], "big")
-        for index in range(min(count, MAX_CELLS)):
-            pointer = header + 8 + 2 * index
-            at = int.from_bytes(data[pointer : pointer + 2], "big")
-            try:
-                number, row = _read_cell(data, start + at, start + PAGE_SIZE, widths)
-            except (IndexError, ValueError, OverflowError, struct.error):
+        for _, row in iter_page_rows(data, page, {_SCHEMA_WIDTH}):
+            if row is None or row[0] not in ("table", "index"):
                 continue
-            yield number, row
+            if isinstance(row[1], str) and isinstance(row[3], int):
+                found[row[1]] = row[3]
+    return {name: root for name, root in found.items() if 1 < root <= count_pages(data)}
+
+
+def list_free_pages(data: Data) -> set[int]:
+    """Return the pages that the file does not use, as far as its list of them can be read."""
+    found: set[int] = set()
+    page = int.from_bytes(data[32:36], "big") if data[: len(MAGIC)] == MAGIC else 0
+    while 1 < page <= count_pages(data) and page not in found:
+        found.add(page)
+        start = (page - 1) * PAGE_SIZE
+        page, count = struct.unpack(">II", data[start : start + 8])
+        for at in range(start + 8, start + 8 + 4 * min(count, PAGE_SIZE // 4 - 2), 4):
+            found.add(int.from_bytes(data[at : at + 4], "big"))
+    return found
+
+
+def walk_tree(data: Data, root: int, *, has_numbers: bool) -> PageTree:
+    """Follow a tree from its first page, as far as it can be read.
+
+    `has_numbers` says whether it is that of a table with row numbers.
+    """
+    allowed = TABLE_PAGES if has_numbers else RECORD_PAGES
+    pages: set[int] = set()
+    seen: set[int] = set()
+    damaged = 0
+    waiting = [root]
+    while waiting:
+        page = waiting.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        if not 0 < page <= count_pages(data) or not is_sound_page(data, page, allowed):
+            damaged += 1
+            continue
+        if get_page_type(data, page) != INNER_PAGE:
+            pages.add(page)
+        if get_page_type(data, page) in _INNER_PAGES:
+            waiting += _list_children(data, page)
+    return PageTree(frozenset(pages), damaged)
+
+
+def is_sound_page(data: Data, page: int, types: Collection[int]) -> bool:
+    """Return whether a page is of one of these types and its header describes its cells."""
+    header, start = _get_header(page), (page - 1) * PAGE_SIZE
+    if data[header] not in types:
+        return False
+    free, count, content = struct.unpack(">HHH", data[header + 1 : header + 7])
+    pointers_end = header - start + (12 if data[header] in _INNER_PAGES else 8) + 2 * count
+    if not (free < PAGE_SIZE and pointers_end <= content <= PAGE_SIZE):
+        return False
+    return all(content <= at < PAGE_SIZE for at in _list_cells(data, page))
+
+
+def _list_children(data: Data, page: int) -> list[int]:
+    start, header = (page - 1) * PAGE_SIZE, _get_header(page)
+    children = [int.from_bytes(data[header + 8 : header + 12], "big")]
+    for at in _list_cells(data, page):
+        children.append(int.from_bytes(data[start + at : start + at + 4], "big"))
+    return children
+
+
+def _list_cells(data: Data, page: int) -> list[int]:
+    header = _get_header(page)
+    first = header + (12 if data[header] in _INNER_PAGES else 8)
+    count = min(int.from_bytes(data[header + 3 : header + 5], "big"), MAX_CELLS)
+    pointers = range(first, first + 2 * count, 2)
+    return [int.from_bytes(data[one : one + 2], "big") for one in pointers]
+
+
+def _get_header(page: int) -> int:
+    return (page - 1) * PAGE_SIZE + (100 if page == 1 else 0)
+
+
+def iter_page_rows(data: Data, page: int, widths: Set[int]) -> Iterator[PageRow]:
+    """Yield the rows on a page of a tree."""
+    start, kind = (page - 1) * PAGE_SIZE, get_page_type(data, page)
+    skipped = 4 if kind == RECORD_INNER_PAGE else 0  # the page below
+    for at in _list_cells(data, page):
+        try:
+            number, row = _read_cell(
+                data,
+                start + at + skipped,
+                start + PAGE_SIZE,
+                widths,
+                has_number=kind == LEAF_PAGE,
+            )
+        except _READ_ERRORS:
+            yield PageRow(0, None)
+        else:
+            yield PageRow(number, row)
 
 
 def _read_varint(data: Data, at: int) -> tuple[int, int]:
@@ -50,12 +190,14 @@ def _read_varint(data: Data, at: int) -> tuple[int, int]:
     return value - (1 << 64) if value >= 1 << 63 else value, at + 9
 
 
-def _read_cell(data: Data, at: int, end: int, widths: Set[int]) -> tuple[int, Row]:
+def _read_cell(
+    data: Data, at: int, end: int, widths: Set[int], *, has_number: bool
+) -> tuple[int, Row]:
     size, at = _read_varint(data, at)
-    number, at = _read_varint(data, at)
+    number, at = _read_varint(data, at) if has_number else (0, at)
     if not 0 < size <= len(data):
         raise ValueError("invalid record size")
-    local = _compute_local_size(size)
+    local = _compute_local_size(size, is_leaf=has_number)
     if at + local > end:
         raise ValueError("record exceeds its page")
     payload = data[at : at + local]
@@ -67,9 +209,10 @@ def _read_cell(data: Data, at: int, end: int, widths: Set[int]) -> tuple[int, Ro
     return number, _read_record(payload, widths)
 
 
-def _compute_local_size(size: int) -> int:
-    """Compute how much of a record is stored on the leaf page itself."""
-    largest, smallest = PAGE_SIZE - 35, (PAGE_SIZE - 12) * 32 // 255 - 23
+def _compute_local_size(size: int, *, is_leaf: bool) -> int:
+    """Compute how much of a record is stored on the page itself: more on a leaf of a table."""
+    largest = PAGE_SIZE - 35 if is_leaf else (PAGE_SIZE - 12) * 64 // 255 - 23
+    smallest = (PAGE_SIZE - 12) * 32 // 255 - 23
     if size <= largest:
         return size
     local_size = smallest + (size - smallest) % (PAGE_SIZE - 4)

@@ -7,7 +7,7 @@ it changed since it was observed, or was observed by another version.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rekindle.routing.key import KEY_PREFIX
@@ -21,6 +21,12 @@ _DERIVED_TABLES = ("judged_sessions", "observations", "session_outcomes")
 # Owners of sessions on platforms, and of those in a terminal.
 _KEYS, _LOCAL_KEYS = f"{KEY_PREFIX}:", f"{KEY_PREFIX}:{LOCAL}:"
 _BATCH_SIZE = 500  # sessions asked for with one statement
+# Rows among the playbooks that list sessions whose projects have yet to be renewed. No project has
+# such a name: those of folders and repositories contain no blank after the first word.
+_UNFINISHED, _AFTER_UNFINISHED = "unfinished run ", "unfinished run!"
+_SESSION_COLUMNS = (
+    "s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project, s.started"
+)
 
 
 class UnobservedSession(NamedTuple):
@@ -72,39 +78,73 @@ class Observations:
         """Return the sessions that this version has not observed in their current state."""
         with self._engine.begin_read() as tx:
             rows = tx.run(
-                "SELECT s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project,"
-                " s.started FROM sessions s LEFT JOIN observations o ON o.session = s.num"
+                f"SELECT {_SESSION_COLUMNS}"
+                " FROM sessions s LEFT JOIN observations o ON o.session = s.num"
                 " WHERE s.pruned IS NULL"
                 " AND (o.session IS NULL OR o.version <> ? OR o.changes <> s.changes)"
                 " ORDER BY s.started, s.num",
                 (version,),
             )
-        return [
-            UnobservedSession(
-                num=num,
-                id=unescape_text(id),
-                changes=changes,
-                messages=messages,
-                cwd=_unescape_optional(cwd),
-                repository=_unescape_optional(repository),
-                project=_unescape_optional(project),
-                started=started,
-            )
-            for num, id, changes, messages, cwd, repository, project, started in rows
-        ]
+        return [_make_session(row) for row in rows]
 
-    def save(self, version: str, observed: Iterable[tuple[UnobservedSession, bytes]]) -> None:
-        """Save observations; those of sessions that were deleted meanwhile are dropped."""
+    def save(
+        self,
+        version: str,
+        observed: Sequence[tuple[UnobservedSession, bytes]],
+        *,
+        unfinished: str | None = None,
+    ) -> None:
+        """Save observations; those of sessions that were deleted meanwhile are dropped.
+
+        With a name, they are listed as `unfinished` in the same transaction, for a run that is ended
+        before the playbooks of their projects are renewed.
+        """
         rows = [(one.num, version, one.changes, data, one.num) for one, data in observed]
-        self._write(
-            lambda tx: tx.run_many(
+        nums = encode_json([one.num for one, _ in observed]).encode()
+
+        def save(tx: Transaction) -> None:
+            tx.run_many(
                 "INSERT INTO observations (session, version, changes, data)"
                 " SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE num = ?)"
                 " ON CONFLICT (session) DO UPDATE SET version = excluded.version,"
                 " changes = excluded.changes, data = excluded.data",
                 rows,
             )
-        )
+            if unfinished is not None:
+                tx.run(
+                    "INSERT INTO playbooks (project, version, data) VALUES (?, '', ?)",
+                    (_UNFINISHED + unfinished, nums),
+                )
+
+        self._write(save)
+
+    def load_unfinished(
+        self, version: str
+    ) -> tuple[list[str], list[tuple[UnobservedSession, bytes]]]:
+        """Return the names that `save` got and nobody finished, and the observations they list."""
+        found: list[tuple[UnobservedSession, bytes]] = []
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT project, data FROM playbooks WHERE project >= ? AND project < ?",
+                (_UNFINISHED, _AFTER_UNFINISHED),
+            )
+            nums = sorted({num for _, data in rows for num in decode_json(bytes(data).decode())})
+            for start in range(0, len(nums), _BATCH_SIZE):
+                batch = nums[start : start + _BATCH_SIZE]
+                observed = tx.run(
+                    f"SELECT {_SESSION_COLUMNS}, o.data FROM sessions s JOIN observations o"
+                    f" ON o.session = s.num WHERE s.num IN ({', '.join('?' * len(batch))})"
+                    " AND o.version = ?",
+                    (*batch, version),
+                )
+                found += [(_make_session(row[:-1]), bytes(row[-1])) for row in observed]
+        return [name.removeprefix(_UNFINISHED) for name, _ in rows], found
+
+    def finish(self, names: Sequence[str]) -> None:
+        """Forget these names of unfinished observations: their playbooks were renewed."""
+        rows = [(_UNFINISHED + name,) for name in names]
+        if rows:
+            self._write(lambda tx: tx.run_many("DELETE FROM playbooks WHERE project = ?", rows))
 
     def load_newest(
         self, project: str, version: str, limit: int, *, owner: str | None = None
@@ -312,6 +352,20 @@ def _assign_project(tx: Transaction, cwd: str, project: str) -> list[str | None]
     for table in _DERIVED_TABLES:
         tx.run_many(f"UPDATE {table} SET changes = changes + 1 WHERE session = ?", changed)
     return [_unescape_optional(before) for before in Counter(before for _, before in rows)]
+
+
+def _make_session(row: Sequence[Any]) -> UnobservedSession:
+    num, id, changes, messages, cwd, repository, project, started = row
+    return UnobservedSession(
+        num=num,
+        id=unescape_text(id),
+        changes=changes,
+        messages=messages,
+        cwd=_unescape_optional(cwd),
+        repository=_unescape_optional(repository),
+        project=_unescape_optional(project),
+        started=started,
+    )
 
 
 def _unescape_optional(value: str | None) -> str | None:

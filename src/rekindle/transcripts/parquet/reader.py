@@ -18,6 +18,7 @@ from rekindle.types import JudgedCall, JudgedSession
 
 from .tables import (
     CALL_COLUMNS,
+    COLUMNS,
     FILE_NAME,
     SESSION_COLUMNS,
     require_library,
@@ -42,7 +43,8 @@ _VIEWS = (
 class ParquetArchive:
     """The sessions and judged calls of an archive."""
 
-    def __init__(self, connection: Any, now: float) -> None:
+    def __init__(self, folder: Path, connection: Any, now: float) -> None:
+        self._folder = folder
         self._connection = connection
         self._now = now
 
@@ -82,6 +84,27 @@ class ParquetArchive:
             for source, project, verdict, count in rows
         ]
 
+    def iter_rows(self, table: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a table by session, in the order of the sessions' start.
+
+        An archive of an earlier version has no table `usage`.
+        """
+        names, order = [*COLUMNS[table]], "s.started, s.number, s.id"
+        columns = ", ".join(f't."{name}"' for name in names)
+        if table == "sessions":
+            source = "sessions t JOIN sessions s ON s.id = t.id"
+        elif table == "usage" and not any(self._folder.glob(f"{table}/month=*/{FILE_NAME}")):
+            return
+        else:
+            files = _list_files(self._folder, table)
+            source = f"read_parquet({files}, hive_partitioning = false) t"
+            source += " JOIN sessions s ON s.id = t.session"
+            order += {"messages": ", t.position", "calls": ", t.position, t.number"}.get(table, "")
+        cursor = self._connection.cursor()
+        cursor.execute(f"SELECT {columns} FROM {source} ORDER BY {order}")
+        for row in _fetch_rows(cursor):
+            yield dict(zip(names, row, strict=True))
+
     def _iter_calls(
         self, condition: str, params: list[Any], order: str
     ) -> Iterator[tuple[str, list[JudgedCall]]]:
@@ -100,16 +123,24 @@ class ParquetArchive:
 
 
 @contextmanager
-def open_archive(folder: Path, now: float) -> Generator[ParquetArchive]:
-    """Open the archive in a folder that `rekindle sessions export --format parquet` has written."""
+def open_archive(
+    folder: Path, now: float, *, temporary: Path | None = None
+) -> Generator[ParquetArchive]:
+    """Open the archive in a folder that `rekindle sessions export --format parquet` has written.
+
+    What does not fit into memory while it is sorted goes to the folder `temporary`, if one is given.
+    """
     duckdb = require_library("duckdb", "duckdb")
     files = {table: _list_files(folder, table) for table in ("sessions", "calls")}
     # Nothing is installed from the network.
-    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    config = {"autoinstall_known_extensions": "false"}
+    if temporary is not None:
+        config["temp_directory"] = str(temporary)
+    connection = duckdb.connect(":memory:", config=config)
     try:
         for view in _VIEWS:
             connection.execute(view.format(**files))
-        yield ParquetArchive(connection, now)
+        yield ParquetArchive(folder, connection, now)
     except duckdb.Error as error:
         message = " ".join(str(error).split())
         raise InvalidInput(f"{folder}: not an archive that can be read: {message:.300}") from None

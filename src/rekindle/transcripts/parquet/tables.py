@@ -3,6 +3,7 @@
     FOLDER/sessions/month=2026-01/part.parquet
     FOLDER/calls/month=2026-01/part.parquet
     FOLDER/messages/month=2026-01/part.parquet
+    FOLDER/usage/month=2026-01/part.parquet
 
 All rows of a session are in the month in which it started (UTC). Texts are escaped as in the store:
 Parquet has no lone surrogates either.
@@ -18,11 +19,20 @@ from typing import Any
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import MAX_TIMESTAMP, JudgedCall, JudgedSession, Message, Session, Tokens
+from rekindle.types import (
+    MAX_TIMESTAMP,
+    JudgedCall,
+    JudgedSession,
+    Message,
+    Session,
+    Tokens,
+    UsageEntry,
+)
 
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"  # 1 had no usage
 TABLES = (
     "messages",
+    "usage",
     "calls",
     "sessions",
 )  # as they are written: a session is there once its rows are
@@ -52,10 +62,17 @@ MESSAGE_COLUMNS = {
     "finish_reason": "text", "platform_message_id": "text", "meta": "json", "timestamp": "number",
     "rewound": "flag",
 }  # fmt: skip
+TOKEN_COLUMNS = tuple(name for name in SESSION_COLUMNS if name.endswith("_tokens"))
+# What models used: in a quarter of an hour, or at an unknown time.
+USAGE_COLUMNS = {
+    "session": "text", "quarter": "integer", "model": "text", "above": "integer",
+    **dict.fromkeys(TOKEN_COLUMNS, "integer"), "cost": "text", "cache_write_1h": "integer",
+}  # fmt: skip
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "sessions": SESSION_COLUMNS,
     "calls": CALL_COLUMNS,
     "messages": MESSAGE_COLUMNS,
+    "usage": USAGE_COLUMNS,
 }
 _SESSION_FIELDS = Session._fields[:-2]  # those before tokens and cost
 
@@ -117,6 +134,19 @@ def session_to_row(judged: JudgedSession, verdict: str | None, number: int) -> d
 def call_to_row(call: JudgedCall) -> dict[str, Any]:
     """Return the row of a call."""
     return {name: _escape_value(value) for name, value in zip(CALL_COLUMNS, call, strict=True)}
+
+
+def usage_to_row(session: str, used: UsageEntry, *, has_time: bool) -> dict[str, Any]:
+    """Return the row of what a model used."""
+    return {
+        "session": _escape_value(session),
+        "quarter": used.quarter if has_time else None,
+        "model": _escape_value(used.model),
+        "above": used.above,
+        **dict(zip(TOKEN_COLUMNS, used.tokens, strict=True)),
+        "cost": str(used.cost),
+        "cache_write_1h": used.cache_write_1h,
+    }
 
 
 def message_to_row(session: str, message: Message) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter, Store
 from rekindle.transcripts.export.common import open_new_file
 from rekindle.transcripts.export.redact import SessionRedactor
-from rekindle.types import JudgedSession, SessionOutcome
+from rekindle.types import JudgedSession, SessionOutcome, UsageEntry
 
 from .tables import (
     COLUMNS,
@@ -30,6 +30,7 @@ from .tables import (
     message_to_row,
     require_library,
     session_to_row,
+    usage_to_row,
 )
 
 Progress = Callable[[int, int], None]
@@ -101,6 +102,7 @@ def _write_month(
         return False
     rows = {
         "messages": _iter_message_rows(store, month, redactor),
+        "usage": _iter_usage_rows(store, month),
         "calls": _iter_call_rows(month, redactor),
         "sessions": _iter_session_rows(month, redactor),
     }
@@ -163,6 +165,22 @@ def _iter_message_rows(
                     shown = message if redactor is None else redactor.redact_message(message)
                     yield message_to_row(id, shown)
                 after = page[-1].position or 0
+        except NotFound:
+            continue  # deleted meanwhile
+
+
+def _iter_usage_rows(store: Store, month: _Month) -> Iterator[dict[str, Any]]:
+    for one in month.sessions:
+        id = one.session.id
+        try:
+            entries = store.excerpts.load_usage_entries(id)
+            for entry in entries:
+                yield usage_to_row(id, entry, has_time=True)
+            if entries:
+                continue
+            for model, used in store.usage(id).items():
+                entry = UsageEntry(0, model, used.tokens, used.cost)
+                yield usage_to_row(id, entry, has_time=False)
         except NotFound:
             continue  # deleted meanwhile
 
