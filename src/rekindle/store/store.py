@@ -119,7 +119,7 @@ class Store:
         self._clock = clock
         self._active_seconds = active_seconds
         self._undo_seconds = undo_seconds
-        self._committer = GroupCommitter(engine.transact)
+        self._committer = GroupCommitter(engine.transact, engine.max_batch)
         self._thread_state = threading.local()  # the current transaction of each thread
         self._unstored_sessions: dict[str, Session] = {}  # begun, but without messages yet
         self._list_cache = SessionListCache()

@@ -68,6 +68,7 @@ class Engine(Protocol):
     target: str  # as it was opened, with a password if there is one
     tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
+    max_batch: int  # operations that it should run in one transaction at most
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         """Run all operations in one durable transaction and return their results, or change nothing."""

@@ -112,6 +112,10 @@ class AppendOperation:
         self.messages, self.now, self.num = messages, now, num
         self.pending_calls = pending_calls
 
+    @property
+    def session_id(self) -> str:
+        return get_session_id(self._session)
+
     def __call__(self, tx: Transaction) -> AppendResult:
         return append_messages(
             self._engine, tx, self._session, self.messages, self.now, self.num, self.pending_calls
