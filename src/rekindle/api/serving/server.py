@@ -80,7 +80,7 @@ def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def find_protocol() -> type[asyncio.Protocol] | Literal["h11"]:
     """Return what reads requests: httptools takes less time than h11, where it is installed."""
     try:
-        from .protocol import LimitedProtocol
+        from .httptools_protocol import LimitedProtocol
     except ImportError:
         return "h11"
     return LimitedProtocol
