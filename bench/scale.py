@@ -364,8 +364,8 @@ def explain_statements() -> Iterator[list[Figures]]:
     def write_batch_explained(self: Any, connection: Any, batch: Any, record: Any) -> Any:
         writer, number, now = record
         about = CommitRecord(writer, number, now, self._known_version)
-        sessions, messages, params = batch.build_params(about)
-        explain(kind(connection), build_statement(sessions, messages), params)
+        shape, params = batch.build_params(about)
+        explain(kind(connection), build_statement(shape), params)
         return write_batch(self, connection, batch, record)
 
     kind.run, kind.stream, kind.run_many = run_explained, stream_explained, run_many_explained  # pyright: ignore

@@ -51,7 +51,8 @@ LAZY = (
 )
 
 # Frameworks are large, and only those who use one load it; a browser's page is served by few commands.
-APART = ("rekindle.integrations.", "rekindle.web.")
+# The server does without httptools if it is missing.
+APART = ("rekindle.integrations.", "rekindle.web.", "rekindle.api.serving.httptools_protocol")
 NETWORKS = (".matrix", ".telegram", ".discord", ".slack", ".whatsapp", "_server")
 
 # A system call that no function of Python makes, and its number.

@@ -7,11 +7,13 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import ssl
 import stat
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -414,6 +416,28 @@ def test_hostile_bodies_are_refused_and_the_server_goes_on(server: ApiServer) ->
         assert "Traceback" not in answer["message"]
     assert send(server, "GET", "/v1/health")[0] == 200
     assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET /v1/",
+        b"GET /v1/health HTTP/1.1\r\nhost: x\r\nx: ",
+        b"POST /v1/sessions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ",
+    ],
+    ids=["address", "header", "trailer"],
+)
+def test_a_request_without_a_key_cannot_fill_the_memory(server: ApiServer, begin: bytes) -> None:
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), PATIENCE) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(begin)
+            for _ in range(64):
+                connection.sendall(b"a" * 65_536)
+        with suppress(ConnectionError):  # it has ended the connection: this does not wait
+            while connection.recv(65_536):
+                pass
+    assert send(server, "GET", "/v1/health")[0] == 200
 
 
 def test_names_of_a_pushed_file_lead_nowhere_else(server: ApiServer, tmp_path: Path) -> None:

@@ -120,6 +120,37 @@ def test_the_same_delivery_through_many_threads_is_stored_once(
     assert store.verify() == []
 
 
+def test_deliveries_that_share_commits_are_stored_once_in_each_session(
+    store: Store, reopened: Reopened
+) -> None:
+    stores = [store, reopened()]
+    names = [f"s{number}" for number in range(6)]
+    for name in names:
+        started(store, "first", id=name)
+    promised: list[dict[tuple[str, str], int]] = [{}, {}]
+
+    def write(number: int) -> None:
+        opened = stores[number]
+        for count in range(12):
+            submitted = {
+                (name, f"p{count}"): opened.submit_append(
+                    name, user(f"m{count}", platform_message_id=f"p{count}")
+                )
+                for name in names
+            }
+            again = opened.submit_append(names[0], user("again", platform_message_id=f"p{count}"))
+            promised[number] |= {key: one.result()[0] for key, one in submitted.items()}
+            assert again.result() == [promised[number][names[0], f"p{count}"]]
+
+    together(lambda: write(0), lambda: write(1))
+    assert promised[0] == promised[1]
+    for name in names:
+        found = {message.platform_message_id: message.position for message in store.messages(name)}
+        assert found == {None: 0} | {f"p{n}": promised[0][name, f"p{n}"] for n in range(12)}
+        assert store.session(name).message_count == 13
+    assert store.verify() == []
+
+
 def test_one_title_asked_for_by_many_is_numbered_without_a_gap(
     store: Store, reopened: Reopened
 ) -> None:

@@ -155,6 +155,9 @@ OPERATIONS = (
 )
 
 
+_PARTS = {one.id: one.parts for one in OPERATIONS}
+
+
 def find_operation(method: str, parts: list[str]) -> tuple[ApiOperation, dict[str, str]] | None:
     """Return the operation of a method and the parts of a path, with the parts that it names."""
     for operation in OPERATIONS:
@@ -167,7 +170,7 @@ def find_operation(method: str, parts: list[str]) -> tuple[ApiOperation, dict[st
 
 def match_parts(operation: ApiOperation, parts: list[str]) -> dict[str, str] | None:
     """Return the named parts of a path, or None if it is not that of the operation."""
-    pattern = operation.parts
+    pattern = _PARTS[operation.id]
     if len(pattern) != len(parts):
         return None
     found: dict[str, str] = {}

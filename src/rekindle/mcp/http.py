@@ -175,6 +175,7 @@ async def serve_http(
         )
         config = uvicorn.Config(
             GuardedApp(app, bound, token),
+            http="h11",  # has limits for the head of a request
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -119,7 +120,7 @@ class Store:
         self._clock = clock
         self._active_seconds = active_seconds
         self._undo_seconds = undo_seconds
-        self._committer = GroupCommitter(engine.transact)
+        self._committer = GroupCommitter(engine.transact, engine.max_batch)
         self._thread_state = threading.local()  # the current transaction of each thread
         self._unstored_sessions: dict[str, Session] = {}  # begun, but without messages yet
         self._list_cache = SessionListCache()
@@ -285,7 +286,9 @@ class Store:
         with self._engine.begin_read() as tx:
             if begun and owner in (None, begun.owner) and not sessions.is_stored(tx, id):
                 return begun
-            return sessions.get_session(tx, id, owner)[1]
+            num, session = sessions.get_session(tx, id, owner)
+        _cache_value(self._session_nums, id, num)  # often read before it is written to
+        return session
 
     def find_sessions(self, ids: Sequence[str]) -> dict[str, Session]:
         """Return those of these sessions that exist, by id."""
@@ -1082,7 +1085,8 @@ def _check_page(limit: int | None, offset: int = 0) -> None:
 
 def _cache_value(cache: dict[str, T], key: str, value: T) -> None:
     if len(cache) >= MAX_REMEMBERED:
-        cache.pop(next(iter(cache)), None)
+        with suppress(RuntimeError, StopIteration):  # another thread was faster
+            cache.pop(next(iter(cache)), None)
     cache[key] = value
 
 

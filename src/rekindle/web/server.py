@@ -35,6 +35,7 @@ def serve_app(app: Application, listener: socket.socket, on_start: Callable[[], 
     """Serve until SIGINT or SIGTERM; open streams are cut after two seconds."""
     config = uvicorn.Config(
         app,
+        http="h11",  # has limits for the head of a request
         log_config=None,
         access_log=False,
         server_header=False,

@@ -178,7 +178,12 @@ def _serve(
     import asyncio
 
     try:
-        from rekindle.api.serving.server import TlsFiles, check_exposure, configure_logging
+        from rekindle.api.serving.server import (
+            TlsFiles,
+            check_exposure,
+            configure_logging,
+            find_loop_factory,
+        )
     except ImportError:
         raise InvalidInput("The server needs: pip install 'rekindle[web]'") from None
 
@@ -186,7 +191,8 @@ def _serve(
     tls = None if certificate is None or key is None else TlsFiles(certificate, key)
     check_exposure(address, tls, is_insecure=is_insecure)
     configure_logging()
-    asyncio.run(_run_server(config, address, tls, rate=rate, logs_requests=logs_requests))
+    with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
+        runner.run(_run_server(config, address, tls, rate=rate, logs_requests=logs_requests))
 
 
 async def _run_server(

@@ -82,6 +82,7 @@ class Engine(Protocol):
     tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
     has_title_parts: bool  # a table `title_parts` with an index
+    max_batch: int  # operations that it should run in one transaction at most
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         """Run all operations in one durable transaction and return their results, or change nothing."""

@@ -80,8 +80,13 @@ class _SubmittedJob(_Job, Generic[R]):
 class GroupCommitter:
     """Runs operations in order of arrival, those that wait at the same time in one batch."""
 
-    def __init__(self, transact: Callable[[Sequence[Operation]], list[Any]]) -> None:
+    def __init__(
+        self,
+        transact: Callable[[Sequence[Operation]], list[Any]],
+        max_batch: int = MAX_BATCH_SIZE,
+    ) -> None:
         self._transact = transact
+        self._max_batch = max_batch
         self._mutex = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._leader: _Job | None = None
@@ -161,7 +166,7 @@ class GroupCommitter:
         try:
             self._gather()
             with self._mutex:
-                size = min(len(self._waiting), MAX_BATCH_SIZE)
+                size = min(len(self._waiting), self._max_batch)
                 batch = [self._waiting.popleft() for _ in range(size)]
             begun = time.monotonic()
             self._commit(batch, leader)

@@ -31,7 +31,15 @@ from rekindle.types import Finding, Message
 
 from . import postgres_search
 from .connection_pool import ConnectionPool
-from .postgres_append import AppendBatch, CommitRecord, build_statement, split_appends
+from .postgres_append import (
+    MAX_MESSAGES,
+    AppendBatch,
+    AppendPlan,
+    CommitRecord,
+    build_statement,
+    number_params,
+    plan_appends,
+)
 from .postgres_connections import (
     CONNECTION_ERRORS,
     Connection,
@@ -74,13 +82,6 @@ _RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViol
 @lru_cache(maxsize=1024)
 def _to_postgres_sql(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
-
-
-@lru_cache(maxsize=256)
-def _number_params(sql: str) -> bytes:
-    """Convert `%s` to the server's own numbers of parameters."""
-    first, *others = sql.replace("%%", "%").split("%s")
-    return (first + "".join(f"${n}{part}" for n, part in enumerate(others, 1))).encode()
 
 
 class _Unsent(NamedTuple):
@@ -161,6 +162,7 @@ class PostgresEngine:
     """A database on a PostgreSQL server."""
 
     name = "postgresql"
+    max_batch = MAX_MESSAGES  # appends beyond it would need several statements each
     tenant = ""
     has_title_parts = True
     _transaction_type = PostgresTransaction
@@ -296,27 +298,27 @@ class PostgresEngine:
         """Run operations, retrying after a lost connection, without committing anything twice."""
         results: list[Any] = []
         is_uncertain, attempts_left = False, MAX_ATTEMPTS
-        first, batch = split_appends(operations)
+        plan = plan_appends(operations)
         while True:
             connection = self._get_writer(deadline)
             # After a lost answer, a transaction that asks for the last one locks its record: what the
             # server may still have to read of the first attempt then fails.
             is_set_up = not self.tenant and not self._connector.is_pooled
-            is_alone = batch is not None and is_set_up and not first and not is_uncertain
+            is_alone = bool(plan.batch) and is_set_up and not plan.first and not is_uncertain
             try:
                 self._begin_write(connection, is_alone)
                 if is_uncertain and self._is_committed(connection):
-                    return results or self._find_results(connection, batch)
+                    return results or self._find_results(connection, plan.batch)
                 is_uncertain, results = is_alone, []
-                results = self._run_all(connection, first, batch)
+                results = self._run_all(connection, plan)
                 is_uncertain = True
                 if not is_alone:
                     connection.commit()
             except pg.DivisionByZero:  # see `build_statement`; one by one, they show the reason
                 connection.rollback()
-                if batch is None:
+                if plan.batch is None:
                     raise
-                is_uncertain, first, batch = False, operations, None
+                is_uncertain, plan = False, AppendPlan(operations, None)
             except _RETRYABLE_ERRORS:
                 connection.rollback()
                 is_uncertain, attempts_left = False, attempts_left - 1
@@ -357,16 +359,14 @@ class PostgresEngine:
         connection.rollback()
         return [*batch.read_results(starts)]
 
-    def _run_all(
-        self, connection: Connection, first: Sequence[Operation], batch: AppendBatch | None
-    ) -> list[Any]:
+    def _run_all(self, connection: Connection, plan: AppendPlan) -> list[Any]:
         tx = self._transaction_type(connection)
-        results = [operation(tx) for operation in first]
+        results = [operation(tx) for operation in plan.first]
         record = (self._writer_name, self._commit_number, time.time())
-        if batch is not None:
+        if plan.batch is not None:
             tx.flush_deferred()
-            results += batch.read_results(self._write_batch(connection, batch, record))
-            return results
+            results += plan.batch.read_results(self._write_batch(connection, plan.batch, record))
+            return plan.sort_results(results)
         ((version,),) = tx.run_last(_RECORD_COMMIT, record)
         if version != self._known_version:
             self._check_upgrade(connection)
@@ -381,9 +381,9 @@ class PostgresEngine:
             # Otherwise the type follows the size of a number, and each type is a statement to prepare.
             cursor.adapters.register_dumper(int, Int8Dumper)
         about = CommitRecord(*record, self._known_version)
-        sessions, messages, params = batch.build_params(about)
-        sql = self._transaction_type.convert_sql(build_statement(sessions, messages))
-        return cursor.execute(_number_params(sql), params).fetchall()
+        shape, params = batch.build_params(about)
+        sql = self._transaction_type.convert_sql(build_statement(shape))
+        return cursor.execute(number_params(sql), params).fetchall()
 
     def _check_upgrade(self, connection: Connection) -> None:
         """Raise `StoreTooNew` if another program has upgraded the tables to what this one cannot use."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rekindle.store.core.engine import Operation, Row, Transaction
 from rekindle.store.core.rows import MESSAGE_VALUES, get_search_text, message_to_row
@@ -40,6 +40,8 @@ _EXTEND_SESSION = """UPDATE sessions SET changes = changes + 1,
     preview = CASE WHEN last_request IS NULL THEN coalesce(?::text, preview, ?::text) ELSE preview END,
     last_request = coalesce(?::text, last_request)
     WHERE num = ?::bigint AND pruned IS NULL RETURNING num, next_position - ?::bigint AS start"""
+# Changes of others since the statement began: what they added is not among the ids that it sees.
+_COUNT_OTHERS = "changes - 1 - (SELECT changes FROM sessions WHERE num = ?::bigint) AS others"
 _EMPTY_SESSION: Row = (0, 0, 0, 0.0, 0.0, None, None, None, _NO_SESSION, 0)
 _COLUMNS = MESSAGE_VALUES.split(", ")  # session, position and what follows them
 _TYPES = {column.name: column.kind.postgres for column in MESSAGES.columns}
@@ -50,10 +52,14 @@ _NO_WORDS = " "  # an empty text would have no parts at all
 # A session that is missing or a version that we do not know makes this a division by zero. So does a
 # record that is not older: a statement may be read late, after its writer has sent it again.
 _RECORD_COMMIT = """INSERT INTO writers (name, number, time)
-    SELECT ?::text, ?::bigint / CASE WHEN (SELECT count(*) FROM extended) = ?::bigint
-        AND (SELECT version FROM rekindle_version) = ?::bigint THEN 1 ELSE 0 END, ?::float8
+    SELECT ?::text, ?::bigint / CASE WHEN (SELECT count(*) FROM extended{only}) = ?::bigint
+        AND (SELECT version FROM rekindle_version) = ?::bigint{and_new} THEN 1 ELSE 0 END, ?::float8
     ON CONFLICT (name) DO UPDATE SET time = excluded.time,
         number = excluded.number / CASE WHEN writers.number < excluded.number THEN 1 ELSE 0 END"""
+_ONLY_UNCHANGED = " WHERE others = 0"
+# One look at the index for each message: a join could read the whole table.
+_AND_NEW_IDS = """ AND NOT EXISTS (SELECT 1 FROM placed p WHERE (SELECT m.position FROM messages m
+        WHERE m.session = p.session AND m.platform_id = p.platform_id LIMIT 1) IS NOT NULL)"""
 # Rows of the transaction that the writer recorded last.
 _SELECT_STARTS = """SELECT session, min(position) FROM messages
     WHERE session = ANY(?::bigint[]) AND xmin = (SELECT xmin FROM writers WHERE name = ?)
@@ -67,6 +73,14 @@ class CommitRecord(NamedTuple):
     number: int
     time: float
     version: int
+
+
+class StatementShape(NamedTuple):
+    """The numbers of sessions and messages of a statement, and whether messages have ids."""
+
+    sessions: int
+    messages: int
+    has_ids: bool = False
 
 
 class AppendBatch:
@@ -87,19 +101,26 @@ class AppendBatch:
             by_session.setdefault(num, []).append(operation)
         # In one order for all writers, so that no two wait for each other.
         self._deltas = {num: _sum_deltas(by_session[num]) for num in sorted(by_session)}
+        self._has_ids = any(_list_ids(operation) for operation in operations)
 
-    def build_params(self, record: CommitRecord) -> tuple[int, int, list[Any]]:
-        """Return the numbers of sessions and messages of the statement, and its parameters."""
+    def build_params(self, record: CommitRecord) -> tuple[StatementShape, list[Any]]:
+        """Return the shape of the statement and its parameters."""
         sessions = [*_iter_session_rows(self._deltas)]
-        session_count, message_count = _choose_size(len(sessions)), _choose_size(len(self._rows))
+        empty = _EMPTY_SESSION
+        if self._has_ids:
+            sessions = [(*row, num) for row, num in zip(sessions, self._deltas, strict=True)]
+            empty = (*_EMPTY_SESSION, _NO_SESSION)
+        shape = StatementShape(
+            _choose_size(len(sessions)), _choose_size(len(self._rows)), self._has_ids
+        )
         params = [
             *chain.from_iterable(sessions),
-            *_EMPTY_SESSION * (session_count - len(sessions)),
+            *empty * (shape.sessions - len(sessions)),
             *chain.from_iterable(self._rows),
-            *_EMPTY_MESSAGE * (message_count - len(self._rows)),
+            *_EMPTY_MESSAGE * (shape.messages - len(self._rows)),
             *(record.writer, record.number, len(sessions), record.version, record.time),
         ]
-        return session_count, message_count, params
+        return shape, params
 
     def find_starts(self, tx: Transaction, writer: str) -> Sequence[Row]:
         """Find where the messages are, after the answer to the statement was lost."""
@@ -115,22 +136,47 @@ class AppendBatch:
         return results
 
 
-def split_appends(
-    operations: Sequence[Operation],
-) -> tuple[Sequence[Operation], AppendBatch | None]:
-    """Split off the last operations, as far as they are appends that one statement can write."""
-    joined: list[AppendOperation] = []
-    count = 0
-    for operation in reversed(operations):
-        if not isinstance(operation, AppendOperation) or not _can_join(operation):
-            break
-        count += len(operation.messages)
-        if count > MAX_MESSAGES:
-            break
-        joined.append(operation)
+class AppendPlan(NamedTuple):
+    """Operations that run one by one, then appends that one statement writes."""
+
+    first: Sequence[Operation]
+    batch: AppendBatch | None
+    order: Sequence[int] | None = None  # which of the results each operation has, if not its own
+
+    def sort_results(self, results: list[Any]) -> list[Any]:
+        """Return the results in the order in which the operations came."""
+        return results if self.order is None else [results[at] for at in self.order]
+
+
+def plan_appends(operations: Sequence[Operation]) -> AppendPlan:
+    """Take as many of the last operations as possible that one statement can write.
+
+    An append that it cannot write runs before it: it changes nothing that those of other sessions need.
+    """
+    joined: list[int] = []
+    apart: list[int] = []
+    apart_sessions: set[str] = set()
+    ids: set[tuple[int | None, str]] = set()
+    count, at = 0, len(operations)
+    while at and isinstance(operation := operations[at - 1], AppendOperation):
+        at -= 1
+        new_ids = [(operation.num, id) for id in _list_ids(operation)]
+        is_new = len({*new_ids}) == len(new_ids) and ids.isdisjoint(new_ids)
+        fits = count + len(operation.messages) <= MAX_MESSAGES
+        if fits and is_new and operation.session_id not in apart_sessions and _can_join(operation):
+            joined.append(at)
+            ids.update(new_ids)
+            count += len(operation.messages)
+        else:
+            apart.append(at)
+            apart_sessions.add(operation.session_id)
     if not joined:
-        return operations, None
-    return operations[: len(operations) - len(joined)], AppendBatch(joined[::-1])
+        return AppendPlan(operations, None)
+    batch = AppendBatch([cast(AppendOperation, operations[n]) for n in reversed(joined)])
+    numbers = [*range(at), *reversed(apart), *reversed(joined)]
+    first = [operations[n] for n in numbers[: len(numbers) - len(joined)]]
+    order = sorted(range(len(numbers)), key=numbers.__getitem__) if apart else None
+    return AppendPlan(first, batch, order)
 
 
 def _can_join(operation: AppendOperation) -> bool:
@@ -139,14 +185,17 @@ def _can_join(operation: AppendOperation) -> bool:
         return False
     called: set[str] = set()
     for message in operation.messages:
-        if message.platform_message_id is not None:
-            return False
         called.update(call.id for call in message.tool_calls)
         if message.role == "tool" and not message.name and message.tool_call_id:
             id = message.tool_call_id
             if id not in called and (operation.num, id) not in operation.pending_calls:
                 return False
     return True
+
+
+def _list_ids(operation: AppendOperation) -> list[str]:
+    ids = [message.platform_message_id for message in operation.messages]
+    return [id for id in ids if id is not None]
 
 
 def _build_rows(operation: AppendOperation, num: int, place: int) -> Iterator[Row]:
@@ -181,14 +230,22 @@ def _choose_size(count: int) -> int:
 
 
 @lru_cache(maxsize=128)
-def build_statement(sessions: int, messages: int) -> str:
+def build_statement(shape: StatementShape) -> str:
     """Build the statement for these numbers of sessions and messages.
 
     It returns the first new position of each session, and writes all or nothing: if one of the sessions
-    is missing or the tables have another version, it fails with a division by zero.
+    is missing or the tables have another version, it fails with a division by zero. So it does if one
+    of the messages' ids is stored already, or if another program has changed one of the sessions at
+    the same time, since it may have stored the id.
     """
-    updates = [f"extended_{n} AS ({_EXTEND_SESSION})" for n in range(sessions)]
-    extended = " UNION ALL ".join(f"SELECT num, start FROM extended_{n}" for n in range(sessions))
+    sessions, messages, has_ids = shape
+    extend = f"{_EXTEND_SESSION}, {_COUNT_OTHERS}" if has_ids else _EXTEND_SESSION
+    columns = "num, start, others" if has_ids else "num, start"
+    record = _RECORD_COMMIT.format(
+        only=_ONLY_UNCHANGED if has_ids else "", and_new=_AND_NEW_IDS if has_ids else ""
+    )
+    updates = [f"extended_{n} AS ({extend})" for n in range(sessions)]
+    extended = " UNION ALL ".join(f"SELECT {columns} FROM extended_{n}" for n in range(sessions))
     row = f"({', '.join(f'?::{one}' for one in _MESSAGE_TYPES)})"
     rows = ", ".join([row] * messages)
     values = ", ".join(f"v.{name}" for name in _COLUMNS[2:])
@@ -202,5 +259,12 @@ def build_statement(sessions: int, messages: int) -> str:
         CASE WHEN strpos(p.words, E'\\n') = 0 THEN 0 ELSE w.part END, w.text::tsvector
         FROM added a JOIN placed p ON p.session = a.session AND p.position = a.position,
         unnest(string_to_array(p.words, E'\\n')) WITH ORDINALITY AS w (text, part)),
-    recorded AS ({_RECORD_COMMIT})
+    recorded AS ({record})
     SELECT num, start FROM extended"""
+
+
+@lru_cache(maxsize=256)
+def number_params(sql: str) -> bytes:
+    """Convert `%s` to the server's own numbers of parameters."""
+    first, *others = sql.replace("%%", "%").split("%s")
+    return (first + "".join(f"${n}{part}" for n, part in enumerate(others, 1))).encode()

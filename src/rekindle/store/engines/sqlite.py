@@ -28,6 +28,7 @@ from rekindle.errors import (
     StoreReadOnly,
 )
 from rekindle.store.core.engine import Clause, Operation, Progress, Transaction
+from rekindle.store.core.group_commit import MAX_BATCH_SIZE
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
@@ -61,6 +62,7 @@ class SqliteEngine:
     name = "sqlite"
     has_title_parts = False
     tenant = ""  # each has a file of its own
+    max_batch = MAX_BATCH_SIZE
 
     def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))

@@ -67,7 +67,9 @@ def append_messages(
     `known_positions` is the result of `find_stored_positions` in this transaction.
     """
     if num is None:
-        num = _find_or_create_session(tx, session)
+        num, is_new = _find_or_create_session(tx, session)
+        if is_new:
+            known_positions = {}
     old: dict[str | None, int] = {}
     new = messages
     if not allow_duplicates and any(m.platform_message_id is not None for m in messages):
@@ -111,6 +113,10 @@ class AppendOperation:
         self._engine, self._session = engine, session
         self.messages, self.now, self.num = messages, now, num
         self.pending_calls = pending_calls
+
+    @property
+    def session_id(self) -> str:
+        return get_session_id(self._session)
 
     def __call__(self, tx: Transaction) -> AppendResult:
         return append_messages(
@@ -175,19 +181,21 @@ def get_session_id(session: Session | str) -> str:
     return session if isinstance(session, str) else session.id
 
 
-def _find_or_create_session(tx: Transaction, session: Session | str) -> int:
+def _find_or_create_session(tx: Transaction, session: Session | str) -> tuple[int, bool]:
+    """Return the number of a session, and whether this created it."""
     found = tx.run("SELECT num FROM sessions WHERE id = ?", (escape_text(get_session_id(session)),))
     if found:
-        return found[0][0]
+        return found[0][0], False
     if isinstance(session, str):
         raise NotFound(f"no session {session!r}; append to the session that begin() returns")
-    return create_session(tx, session)
+    created = insert_session(tx, session, {})
+    return (created, True) if created is not None else _find_or_create_session(tx, session.id)
 
 
 def create_session(tx: Transaction, session: Session) -> int:
     """Create the row of a session unless it exists, and return its number."""
     created = insert_session(tx, session, {})
-    return created if created is not None else _find_or_create_session(tx, session.id)
+    return created if created is not None else _find_or_create_session(tx, session.id)[0]
 
 
 def insert_session(
