@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import random
 import shutil
@@ -9,6 +10,8 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,11 +31,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# To compile the tests and the package takes longer than to run most tests. If bytecode is not wanted
-# beside the source, keep it with what else pytest keeps.
-if sys.dont_write_bytecode:
-    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
-    sys.dont_write_bytecode = False
+# To compile the tests takes longer than to run most of them. Bytecode stays beside the source even if
+# Python is told to write none: under another folder Python would not look for that of the libraries.
+sys.dont_write_bytecode = False
 
 # A run of the suite repeats the last one, and so needs few examples: what many and fresh ones find
 # belongs to a run that looks for it. Without a deadline: a busy machine is not a finding.
@@ -68,14 +69,35 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Do not look for garbage among what is collected: all of it stays until the end."""
     gc.disable()
     try:
+        if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            _import_own_share_first(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_own_share_first(config: pytest.Config) -> None:
+    """Let each worker begin with other files, so that in a new clone none is compiled by all."""
+    given = getattr(config, "workerinput", None)
+    if given is None:
+        return
+    folder = Path(__file__).parent
+    left_out = [*map(folder.joinpath, chain(*APART.values())), folder / "frameworks"]
+    files = [
+        file
+        for file in sorted(folder.rglob("test_*.py"))
+        if not any(file.is_relative_to(path) for path in left_out)
+    ]
+    start = len(files) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+    for file in (*files[start:], *files[:start]):
+        name = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # comes again when it is collected
+            importlib.import_module(name)
 
 
 @pytest.hookimpl(tryfirst=True)
