@@ -118,7 +118,7 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
         "session": ID, "id": ID, "name": ID, "ids": [ID, "s2"], "sessions": [ID, "s2"], "owner": ID,
         "query": word, "text": word, "key": ID, "keys": [ID], "where": Filter(archived=None), 
         "since": 0.0, "rules": "1", "version": "1", "nums": [*range(1, 2000)], "part": 0, "prefix": ID,
-        "prefixes": (ID,),
+        "prefixes": (ID,), "observations.finish.names": [PROJECT],
         "path": word, "paths": [word], "positions": range(5), "position": 0, "before": 3, "count": 2,
         "after": -1, "limit": 50, "get_offset": lambda _: 0, "title": word, "project": PROJECT,
         "folders": ["/work/shop"], "person": ID, "people": [ID, people], "day": "2026-11-18",
@@ -470,5 +470,6 @@ def test_the_tables_of_tenants_have_the_columns_of_the_store(
         for schema in build_schema_names("public"):
             shared = {*connection.execute(sql, (schema,)).fetchall()}
             shared |= {("rekindle_version", "version", "integer")}
-            missing = {row for row in own - shared if row[0] not in DIRECTORY}
+            # Titles of tenants are searched without this index.
+            missing = {row for row in own - shared if row[0] not in {*DIRECTORY, "title_parts"}}
             assert missing == shared - own == set()
