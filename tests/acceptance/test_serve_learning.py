@@ -43,7 +43,7 @@ def add_tenants(server: ApiServer, *names: str) -> dict[str, str]:
         return {name: tenants.keys.add(name, scopes=("read", "write")).token for name in names}
 
 
-def push_sessions(server: ApiServer, home: Path, key: str, word: str) -> None:
+def push_sessions(server: ApiServer, home: Path, key: str, word: str, cwd: str = FOLDER) -> None:
     """Push sessions of which the first runs into a failure and the second mends it."""
     folder = home / ".claude" / "projects" / "shop"
     folder.mkdir(parents=True)
@@ -53,13 +53,14 @@ def push_sessions(server: ApiServer, home: Path, key: str, word: str) -> None:
             run(f"go list ./{word}", DENIED, works=False),
             run(f"env GOCACHE=/tmp/{word} go list ./{word}", "ok"),
         ]
-        write_claude(folder, Told(f"{word}-{number}", FOLDER, f"improve {number}", calls))
+        write_claude(folder, Told(f"{word}-{number}", cwd, f"improve {number}", calls))
     Rekindle(home).run("push", "--to", server.url, REKINDLE_API_KEY=key)
 
 
-def recall(server: ApiServer, key: str) -> str:
+def recall(server: ApiServer, key: str, folder: str = FOLDER, remote: str | None = None) -> str:
+    asked = values.StartRecall(folder=folder, remote=remote, message="go on")
     with server.client(key) as client:
-        return client.recall_at_start(values.StartRecall(folder=FOLDER, message="go on")).text
+        return client.recall_at_start(asked).text
 
 
 def run_hook(server: ApiServer, home: Path, key: str, event: str, **fields: object) -> str:
@@ -108,15 +109,24 @@ def test_a_killed_server_learns_later_what_was_pushed_before(tmp_path: Path) -> 
     server = ApiServer(tmp_path / "server")
     try:
         key = add_tenants(server, "red")["red"]
-        push_sessions(server, tmp_path / "red", key, "red")
+        clone = tmp_path / "red" / "shop"
+        (clone / ".git").mkdir(parents=True)
+        (clone / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        (clone / ".git" / "config").write_text(
+            '[remote "origin"]\n\turl = https://ada:secret@github.com/acme/shop.git\n'
+        )
+        push_sessions(server, tmp_path / "red", key, "red", str(clone))
         server.kill()
         marks = server.rekindle.home / "rekindle" / "serve" / "learning"
         assert [*marks.iterdir()]
         # A run that was ended in the middle leaves its mark too, and a removed tenant does no harm.
         (marks / "0123456789abcdef.running").touch()
         server.start()
-        assert recall(server, key) == ""
-        wait_until(lambda: "make check-red" in recall(server, key))
+        assert recall(server, key, str(clone)) == ""
+        wait_until(lambda: "make check-red" in recall(server, key, str(clone)))
+        # The client said which repository that is, so clones on other machines are told too.
+        assert "make check-red" in recall(server, key, "/home/bob/app", "github.com/acme/shop")
+        assert recall(server, key, "/home/bob/app", "github.com/acme/other") == ""
         wait_until(lambda: not [*marks.iterdir()])
     finally:
         server.kill()

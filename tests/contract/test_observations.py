@@ -135,6 +135,13 @@ def test_sessions_are_assigned_to_the_repository_that_git_names(store: Store) ->
     assert {one.id for one in store.recent(where=where)} == {"a", "b"}
 
 
+def test_sessions_are_assigned_to_the_repository_that_their_transcript_names(store: Store) -> None:
+    tell(store, "a", ("make", "ok", True))
+    store.update("a", repository="github.com/owner/app")
+    learn_from_sessions(store)
+    assert store.session("a").project == "github.com/owner/app"
+
+
 def test_a_project_that_is_found_later_takes_its_sessions_along(store: Store) -> None:
     tell(store, "a", ("make check", "ok", True))
     learn_from_sessions(store)

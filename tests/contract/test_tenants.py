@@ -150,6 +150,7 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
         "observed": [], "pause": 1.0, "max_pending": 9, "backup.path": path / f"{word}.db",
         "graph_checkpoints.save_writes.key": ThreadKey(ID), "graph_checkpoints.copy_thread.source": ID,
         "graph_checkpoints.copy_thread.target": "copy", "observations.save_folders.folders": {},
+        "observations.finish.names": [ID],
         "inbox.start_turn.session": session, "inbox.append_in_turn.session": session,
     }  # fmt: skip
 

@@ -14,13 +14,15 @@ import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 
 from rekindle.errors import ServerRefused
-from rekindle.transcripts import detect_format
+from rekindle.projects import find_repository
+from rekindle.transcripts import SessionStarted, detect_format, read_transcript
 from rekindle.transcripts.discovery import DiscoveredFile, find_files
 
 from .client import ApiClient
@@ -29,6 +31,7 @@ from .values import ImportCounts, TranscriptPlace, TranscriptState
 CHUNK_BYTES = 1_000_000
 STATE_FILE = "pushed.json"
 MACHINE_FILE = "machine-id"
+MAX_EVENTS = 100  # of a transcript, in which folders are looked for
 _READ_BYTES = 1_000_000
 _MAX_CONFLICTS = 3  # of a file that another program sends or changes at the same time
 _DATABASE = b"SQLite format 3\0"
@@ -125,7 +128,11 @@ class TranscriptPusher:
         name = make_transcript_name(self._machine, file.path)
         with _open_content(path) as content:
             sent = self._send_content(name, content)
-        place = TranscriptPlace(folder=path.parent.name[-255:], file=path.name[-255:])
+        place = TranscriptPlace(
+            folder=path.parent.name[-255:],
+            file=path.name[-255:],
+            repositories=find_repositories(path),
+        )
         return self._client.import_transcript(name, place), sent
 
     def _send_content(self, name: str, content: BinaryIO) -> int:
@@ -161,6 +168,23 @@ def can_push(path: Path) -> bool:
     if format.name == "opencode":
         return _is_database(path)
     return not (format.name == "openhands" and path.parent.name == "events")
+
+
+def find_repositories(path: Path) -> dict[str, str]:
+    """Return the remotes of the folders that the first sessions of a transcript worked in.
+
+    The server cannot look into them, and most transcripts do not name the remote.
+    """
+    found: dict[str, str] = {}
+    try:
+        for event in islice(read_transcript(path), MAX_EVENTS):
+            cwd = event.session.cwd if isinstance(event, SessionStarted) else None
+            repository = find_repository(cwd) if cwd and cwd not in found else None
+            if cwd and repository is not None and repository.remote:
+                found[cwd] = repository.remote
+    except Exception:  # noqa: BLE001  # a damaged file is sent too; the server says what is wrong
+        return found
+    return found
 
 
 def make_transcript_name(machine: str, path: str) -> str:

@@ -193,10 +193,16 @@ class TranscriptState(Struct, frozen=True, kw_only=True):
 
 
 class TranscriptPlace(Struct, frozen=True, kw_only=True):
-    """The last two parts of a transcript's path, which some agents name their sessions by."""
+    """The last two parts of a transcript's path, which some agents name their sessions by.
+
+    `repositories` has the keys of remotes (`host/owner/name`) by the folders that sessions worked in.
+    """
 
     folder: Annotated[str, Meta(max_length=255)] = ""
     file: Annotated[str, Meta(max_length=255)] = ""
+    repositories: Annotated[
+        dict[str, Annotated[str, Meta(max_length=255)]], Meta(max_length=100)
+    ] = {}
 
 
 class ImportCounts(Struct, frozen=True, kw_only=True):

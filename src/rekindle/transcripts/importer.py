@@ -104,14 +104,15 @@ def import_transcripts(
     progress: ProgressCallback | None = None,
     *,
     user: str | None = None,
+    repositories: Mapping[str, str] | None = None,
 ) -> ImportReport:
     """Import the files, and all files below the folders, into the store.
 
     A file that cannot be read is reported in the result and does not stop the others; store errors are
     raised. `progress` is called with the bytes done and the total bytes. `user` is whose sessions they
-    are where the files name nobody.
+    are where the files name nobody, `repositories` the remotes of folders where the files name none.
     """
-    importer = _Importer(store, user)
+    importer = _Importer(store, user, repositories or {})
     batches = _iter_batches(importer, paths, progress)
     prefetch = Prefetch(lambda: next(batches, None))
     with configure_interpreter():
@@ -170,9 +171,10 @@ class _ImportBatch(NamedTuple):
 class _Importer:
     """A running import: pending writes and counters."""
 
-    def __init__(self, store: Store, user: str | None) -> None:
+    def __init__(self, store: Store, user: str | None, repositories: Mapping[str, str]) -> None:
         self.store = store
         self.user = user
+        self.repositories = repositories
         self.pending = _ImportBatch([], [])
         self.pending_messages = self.pending_characters = 0
         self.batch_limit = (
@@ -353,16 +355,20 @@ class _FileImport:
         id = _limit_name(session.id) or ""
         buffer = self.buffers.get(id)
         if buffer is None:
-            session = self._set_user(session)
+            session = self._complete_fields(session)
             buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
         return buffer
 
-    def _set_user(self, session: Session) -> Session:
-        return replace_fields(session, user=session.user or self.importer.user)
+    def _complete_fields(self, session: Session) -> Session:
+        return replace_fields(
+            session,
+            user=session.user or self.importer.user,
+            repository=session.repository or self.importer.repositories.get(session.cwd or ""),
+        )
 
     def _complete_session(self, event: SessionUpdated) -> None:
         """Queue the rest of a session, with the details known only at the end of the file."""
-        updated = self._set_user(event.session)
+        updated = self._complete_fields(event.session)
         id = _limit_name(updated.id) or ""
         buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
         self.filled_buffers.pop(id, None)

@@ -161,7 +161,12 @@ class TranscriptUploads:
         with self._hold(tenant, name) as upload:
             if not upload.content.exists():
                 raise NotFound("The server has nothing of this transcript.")
-            report = import_transcripts(store, [_link_content(upload, place)], user=user)
+            report = import_transcripts(
+                store,
+                [_link_content(upload, place)],
+                user=user,
+                repositories=place.repositories,
+            )
         problem = report.failed[0].reason if report.failed else None
         if report.unknown:
             problem = "not a supported transcript"

@@ -169,7 +169,9 @@ def _read_observation(session: UnobservedSession, data: bytes) -> ObservationRes
 def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) -> None:
     session = one.session
     if session.cwd:
-        remotes = [normalize_remote(session.repository or ""), *one.remotes]
+        # Readers store the key of a remote, which is no longer an address.
+        named = session.repository and (normalize_remote(session.repository) or session.repository)
+        remotes = [named, *one.remotes]
         evidence = folders.setdefault(session.cwd, FolderEvidence(Counter(), set()))
         evidence.remotes.update(key for key in remotes if key)
         evidence.paths.update(one.paths)
