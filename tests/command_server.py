@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
-import importlib
+import importlib.util
 import io
 import marshal
 import os
@@ -138,6 +138,9 @@ def load_everything() -> None:
         # Only commands that speak to a chat network load its library, as in a real start.
         if not module.name.endswith(("__main__", *NETWORKS)) and not module.name.startswith(APART):
             importlib.import_module(module.name)
+    # Private, but imported by the first word that is parsed.
+    if importlib.util.find_spec("typer._click.decorators"):
+        importlib.import_module("typer._click.decorators")
     rekindle.cli.app.build_command_tree()
     importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP
 
