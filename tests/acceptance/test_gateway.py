@@ -320,7 +320,7 @@ def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path:
     """A few kills, with jobs that run and deliver; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
     report = gateway(
-        target, tmp_path, kills=3, gateways=gateways, seed=gateways, pause=0.3, start=command.start
+        target, tmp_path, kills=5, gateways=gateways, seed=gateways, pause=0.3, start=command.start
     )
     assert report.wrong == []
     assert report.messages > 10
