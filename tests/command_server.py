@@ -243,6 +243,7 @@ def become_command(request: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
+    sys.path[:0] = [request["plugins"]] if request.get("plugins") else []
     sys.argv = request["argv"]
     sys.stdin = sys.__stdin__ = open_stream(0, "r", "strict")
     sys.stdout = sys.__stdout__ = open_stream(1, "w", "strict")
