@@ -41,12 +41,20 @@ def start(
     env: Mapping[str, str] | None = None,
     terminal: int | None = None,
     real: bool = False,
+    plugins: Path | None = None,
     **options: Any,
 ) -> subprocess.Popen[Any]:
     """Start the command with these words; `options` are those of Popen.
 
-    `terminal` is the descriptor of a terminal that becomes its controlling one.
+    `terminal` is the descriptor of a terminal that becomes its controlling one, `plugins` a folder
+    with further packages, to be searched for modules first.
     """
+    if plugins is not None:
+        env = dict(os.environ if env is None else env)
+        if real or not _is_like_ours(env):
+            env["PYTHONPATH"] = f"{plugins}{os.pathsep}{env.get('PYTHONPATH', '')}"
+        else:
+            options["plugins"] = str(plugins)
     return _start([COMMAND], words, env, terminal, real, options)
 
 
@@ -140,8 +148,16 @@ def _is_like_ours(env: Mapping[str, str]) -> bool:
 class _ForkedCommand(subprocess.Popen[Any]):
     """A Popen whose process is forked off the server instead of started anew."""
 
-    def __init__(self, command: list[str], *, has_terminal: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        has_terminal: bool,
+        plugins: str | None = None,
+        **options: Any,
+    ) -> None:
         self._has_terminal = has_terminal
+        self._plugins = plugins
         super().__init__(command, **options)
 
     def _execute_child(self, *given: Any) -> None:
@@ -163,6 +179,7 @@ class _ForkedCommand(subprocess.Popen[Any]):
             "env": asked["env"],
             "cwd": os.fspath(asked["cwd"] or os.getcwd()),
             "terminal": self._has_terminal,
+            "plugins": self._plugins,
             "owned": True,
         }
         self.pid = _CommandServer.get().fork(request, files)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
-import importlib
+import importlib.util
 import io
 import marshal
 import os
@@ -139,6 +139,9 @@ def load_everything() -> None:
         # Only commands that speak to a chat network load its library, as in a real start.
         if not module.name.endswith(("__main__", *NETWORKS)) and not module.name.startswith(APART):
             importlib.import_module(module.name)
+    # Private, but imported by the first word that is parsed.
+    if importlib.util.find_spec("typer._click.decorators"):
+        importlib.import_module("typer._click.decorators")
     rekindle.cli.app.build_command_tree()
     importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP
 
@@ -241,6 +244,7 @@ def become_command(request: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
+    sys.path[:0] = [request["plugins"]] if request.get("plugins") else []
     sys.argv = request["argv"]
     sys.stdin = sys.__stdin__ = open_stream(0, "r", "strict")
     sys.stdout = sys.__stdout__ = open_stream(1, "w", "strict")

@@ -34,7 +34,7 @@ class Postgres:
         primary: Postgres | None = None,
         *,
         parent: Path | None = None,  # of its folder
-        options: str = "-c fsync=off -c full_page_writes=off -c shared_buffers=64MB",
+        options: str = "-c fsync=off -c full_page_writes=off -c shared_buffers=64MB -c autovacuum=off",
     ) -> None:
         self._bin = _postgres_binaries()
         self._options = options
@@ -43,6 +43,8 @@ class Postgres:
         self.port = find_port()
         self._databases = 0
         self._store: str | None = None
+        self._connection: Any = None  # for what makes and removes databases
+        self._owner = os.getpid()
         if os.geteuid() == 0:  # the server refuses to run as root
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
@@ -79,6 +81,7 @@ class Postgres:
         self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
+        self._disconnect()
         self._run("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
 
     def database(self, template: str = "template1") -> str:
@@ -109,10 +112,21 @@ class Postgres:
         self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def _execute(self, statement: str) -> None:
+        """Run a statement on a connection that stays: to connect takes as long as some statements."""
         import psycopg
 
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(statement)  # pyright: ignore
+        if self._connection is None or self._connection.closed or self._owner != os.getpid():
+            self._connection = psycopg.connect(self.url("postgres"), autocommit=True)
+            self._owner = os.getpid()
+        self._connection.execute(statement)  # pyright: ignore
+
+    def _disconnect(self) -> None:
+        if self._connection is not None and self._owner == os.getpid():
+            self._connection.close()
+        self._connection = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
 
     def url(self, database: str) -> str:
         return f"postgresql://rekindle@127.0.0.1:{self.port}/{database}"

@@ -33,9 +33,9 @@ def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(
     target: str, journals: Path
 ) -> None:
     """A few kills; `python -m soak crash` makes hundreds of them."""
-    report = crash(target, journals, kills=12, writers=4, seed=7, pause=0.1, start=start_python)
+    report = crash(target, journals, kills=6, writers=4, seed=7, pause=0.1, start=start_python)
     assert report.wrong == []
-    assert report.kills == 12
+    assert report.kills == 6
     assert report.acknowledged > 0
     assert report.stored >= report.acknowledged
 

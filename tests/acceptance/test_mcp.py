@@ -11,14 +11,10 @@ import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from httpx2 import AsyncClient, Client
-from mcp import Client as McpClient
-from mcp import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
 from rekindle import Message, ToolCall, open_store
 from rekindle.learning.notes.learner import learn_from_sessions
@@ -26,6 +22,9 @@ from tests import command
 from tests.acceptance.test_cli import Rekindle
 from tests.acceptance.test_notes import DENIED, write_session
 from tests.waiting import PATIENCE
+
+if TYPE_CHECKING:  # a second to import, and every worker imports this file
+    from mcp import Client as McpClient
 
 TOOLS = {
     "search_sessions",
@@ -92,6 +91,9 @@ class Caller:
 async def connect(
     rekindle: Rekindle, folder: Path, *words: str, real: bool = False, **options: Any
 ) -> AsyncGenerator[Caller]:
+    from mcp import Client as McpClient
+    from mcp import StdioServerParameters
+
     program = command.COMMAND if real else f"{command.get_scripts_folder()}/rekindle"
     server = StdioServerParameters(
         command=program, args=["mcp", *words], env=rekindle.env, cwd=folder
@@ -301,6 +303,8 @@ def test_sessions_on_a_server_are_served(
 
 
 def test_another_project_cannot_be_read_even_by_its_ids(rekindle: Rekindle, shop: Path) -> None:
+    from mcp.shared.exceptions import MCPError
+
     async def run() -> None:
         async with connect(rekindle, shop) as caller:
             assert "Nothing found" in (await caller.call("search_sessions", query="vault")).text
@@ -472,6 +476,8 @@ def test_wrong_arguments_are_answered_with_what_to_send(
 def test_a_damaged_store_is_reported_and_a_repaired_one_is_used(
     rekindle: Rekindle, shop: Path
 ) -> None:
+    from mcp.shared.exceptions import MCPError
+
     whole = rekindle.store.read_bytes()
 
     async def run() -> None:
@@ -556,6 +562,9 @@ class HttpServer:
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[Caller]:
+        from mcp import Client as McpClient
+        from mcp.client.streamable_http import streamable_http_client
+
         headers = {"Authorization": f"Bearer {self.token}"}
         async with AsyncClient(headers=headers, timeout=PATIENCE) as http:
             transport = streamable_http_client(self.url, http_client=http)

@@ -100,14 +100,20 @@ def _is_open(port: int) -> bool:
 
 def test_a_platform_in_one_file_is_installed_set_up_and_talks(plugin: Path, tmp_path: Path) -> None:
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
-    env = {**kept, "REKINDLE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(plugin)}
-    if "PYTHONPATH" in os.environ:
-        env["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
+    env = {**kept, "REKINDLE_HOME": str(tmp_path / "home")}
     port, long_answer = find_port(), "word " * 300
     turn = {"user": "long", "steps": [{"text": long_answer}]}
 
-    def run(*words: str, code: int = 0) -> str:
-        done = command.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    def run(*words: str, code: int = 0, real: bool = False) -> str:
+        done = command.run(
+            words,
+            env=env,
+            plugins=plugin,
+            real=real,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
         assert done.returncode == code, (done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
@@ -123,14 +129,14 @@ def test_a_platform_in_one_file_is_installed_set_up_and_talks(plugin: Path, tmp_
         assert "Signed in to IRC as spark." in said
         settings = tmp_path / "home" / "platforms" / "irc.toml"
         assert settings.stat().st_mode & 0o777 == 0o600
-        assert run("config").count("irc") >= 1
+        assert run("config", real=True).count("irc") >= 1
         ada, eve = Person(port, "ada"), Person(port, "eve")
         ada.write("WHOIS ada")
         user = ada.expect(" 311 ").split()
         run("gateway", "allow", f"irc:ada!{user[4]}@{user[5]}", "--role", "owner")
         env |= {"OPENAI_BASE_URL": model.url, "REKINDLE_MODEL": "scripted"}
         log = (tmp_path / "gateway.log").open("wb")
-        gateway = command.start(["gateway", "run"], env=env, stderr=log)
+        gateway = command.start(["gateway", "run"], env=env, plugins=plugin, stderr=log)
         try:
             for person in (ada, eve):
                 person.write("JOIN #ops")

@@ -294,7 +294,7 @@ def test_whatever_happens_sqlite_says_what_the_model_says(empty_file: Path) -> N
         def removed() -> None:
             shutil.rmtree(OnSqlite.folder)
 
-    run(OnSqlite, examples=60 if is_looking() else 30, steps=30)
+    run(OnSqlite, examples=60 if is_looking() else 15, steps=30)
 
 
 def test_whatever_happens_postgresql_says_what_the_model_says(
@@ -314,4 +314,4 @@ def test_whatever_happens_postgresql_says_what_the_model_says(
         def removed() -> None:
             postgres.drop(OnPostgres.database)
 
-    run(OnPostgres, examples=12 if is_looking() else 8, steps=20)
+    run(OnPostgres, examples=12 if is_looking() else 6, steps=20)

@@ -98,9 +98,7 @@ def test_the_longest_names_are_held(store: Store) -> None:
         assert store.append(name, user("x", platform_message_id=name)) == [0]
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(codec=None, categories=None), max_size=40),  # surrogates too
     other=st.text(st.characters(categories=["Cs", "Cn", "Cc", "Co"]), max_size=6),

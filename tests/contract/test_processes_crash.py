@@ -39,8 +39,24 @@ from tests.processes import (
     supervisor_of,
 )
 from tests.waiting import PATIENCE, until
+from tests.warm_supervisors import WarmSupervisors
 
 COUNTING = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 7"
+
+
+STARTED_BY_COMMAND = (
+    "test_two_clients_that_start_at_once_share_one_supervisor",
+    "test_a_module_in_the_folder_one_is_in_is_not_run",
+    "test_a_process_of_a_revived_supervisor_is_like_any_other",
+)
+
+
+@pytest.fixture(autouse=True)
+def start_quickly(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the first supervisor unless its start matters; a keeper starts the next by its command."""
+    if request.node.originalname not in STARTED_BY_COMMAND:
+        warm: WarmSupervisors = request.getfixturevalue("warm_supervisors")
+        monkeypatch.setattr(connection, "_run_supervisor", warm.run)
 
 
 @pytest.fixture

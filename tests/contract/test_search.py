@@ -15,9 +15,7 @@ from tests.conftest import Clock
 from tests.contract.messages import answer, call, found, result, started, texts, user
 
 Reopened = Callable[[], Store]
-ONE_STORE = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ONE_STORE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # -- what a query can say

@@ -17,6 +17,7 @@ import pytest
 
 from rekindle.config import SETTINGS, Config, load_config
 from tests import command
+from tests.cases import check_each
 from tests.docs import settings
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +102,7 @@ def run_page(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{at}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@check_each("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_that_exist(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     missing = [
@@ -114,7 +115,7 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@check_each("page", PAGES, ids=lambda page: page.name)
 def test_blocks_have_a_known_language_and_left_out_ones_a_reason(page: Path) -> None:
     for block in blocks(page):
         assert block.language in KNOWN, f"{page.name}:{block.line}: ```{block.language}"

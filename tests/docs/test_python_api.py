@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rekindle
+from tests.cases import check_each
 from tests.docs.test_docs import PAGES, ROOT, blocks
 
 PYTHON_PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def test_the_python_page_lists_exactly_the_public_names() -> None:
     assert sorted(listed) == sorted(rekindle.__all__)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@check_each("page", PAGES, ids=lambda page: page.name)
 def test_pages_import_only_what_is_public(page: Path) -> None:
     private: list[str] = []
     for block in blocks(page):

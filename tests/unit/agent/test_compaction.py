@@ -23,6 +23,7 @@ from rekindle.agent.turn import Compacted, TurnContext, TurnEnded, TurnEvent, Tu
 from rekindle.errors import CompressionFailed
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
+from tests.cases import check_each
 from tests.new_store import open_new_store
 
 NO_TOOLS = ToolRegistry([]).select(())
@@ -90,7 +91,7 @@ def find_unanswered(messages: list[Message]) -> list[str]:
     return [c.id for message in messages for c in message.tool_calls if c.id not in answered]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@check_each("seed", range(150))
 def test_a_plan_fits_and_keeps_what_it_must(seed: int) -> None:
     random = Random(seed)
     context = random.choice((400, 1_000, 4_000, 30_000))

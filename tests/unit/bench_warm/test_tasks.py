@@ -17,6 +17,7 @@ from bench.warm import world
 from bench.warm.tasks import FAMILIES, Task, tasks
 from bench.warm.world import World
 
+from tests.cases import check_each
 from tests.unit.bench_warm.solving import words_for
 
 ALL = [*tasks("train"), *tasks("test")]
@@ -70,17 +71,17 @@ def solve(task: Task, place: World) -> str:
     return next(line for line in lines if line.startswith(wanted["crew"]))
 
 
-@pytest.mark.parametrize("task", ALL, ids=lambda task: task.id)
+@check_each("task", ALL, ids=lambda task: task.id)
 def test_the_check_takes_a_right_solution_and_refuses_an_untouched_world(
     task: Task, tmp_path: Path
 ) -> None:
-    place = world.build(tmp_path / "w", task.id)
+    place = world.build(tmp_path / task.id, task.id)
     assert not task.check(place, "")
     assert not task.check(place, f"Done: {task.ask}")
     assert task.check(place, solve(task, place))
 
 
-@pytest.mark.parametrize("task", ALL, ids=lambda task: task.id)
+@check_each("task", ALL, ids=lambda task: task.id)
 def test_the_check_refuses_the_solution_of_another_task(task: Task, tmp_path: Path) -> None:
     other = next(
         one
@@ -89,7 +90,7 @@ def test_the_check_refuses_the_solution_of_another_task(task: Task, tmp_path: Pa
         and one.wanted.get("kind") == task.wanted.get("kind")
         and not set(one.wanted.values()) & set(task.wanted.values()) - {task.wanted.get("kind")}
     )
-    place = world.build(tmp_path / "w", other.id)
+    place = world.build(tmp_path / task.id, other.id)
     told = solve(other, place)
     answer = {"prove": other.wanted.get("held"), "berth": other.wanted.get("value")}
     assert not task.check(place, answer.get(task.family) or told)
@@ -107,7 +108,7 @@ def test_a_second_deed_beside_the_right_one_is_refused(family: str, tmp_path: Pa
 
 def test_a_setting_that_was_only_shown_is_not_set(tmp_path: Path) -> None:
     task = next(task for task in ALL if task.family == "knob")
-    place = world.build(tmp_path / "w", task.id)
+    place = world.build(tmp_path / task.id, task.id)
     assert "nothing is changed" in quay(place, *words_for(task)[:-1]).stdout
     assert not task.check(place, "It is set.")
 

@@ -8,6 +8,7 @@ from rekindle.judging.judge import Outcome, judge_call
 from rekindle.judging.rules import phrases, signatures
 from rekindle.judging.rules.command_output import has_failure_hint
 from rekindle.types import Message, ToolCall
+from tests.cases import check_each
 from tests.unit.judging.examples import OUTPUTS, PHRASES
 
 _TABLES = (
@@ -30,7 +31,7 @@ def verdict(tool: str, text: str, **given: str) -> Outcome:
     return judge_call(call, Message(role="tool", content=text, tool_call_id="c1"))
 
 
-@pytest.mark.parametrize("name", PHRASES)
+@check_each("name", PHRASES)
 def test_a_sentence_of_a_harness_or_tool_is_known_as_a_failure(name: str) -> None:
     tool, text = PHRASES[name]
     found = verdict(tool, text)
@@ -39,7 +40,7 @@ def test_a_sentence_of_a_harness_or_tool_is_known_as_a_failure(name: str) -> Non
     assert (found.outcome == "refused") is is_refusal
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@check_each("name", OUTPUTS)
 def test_what_a_failing_command_writes_is_known_without_its_exit_code(name: str) -> None:
     command, text = OUTPUTS[name]
     found = verdict("Bash", text, command=command)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.redaction.environment import iter_encodings
 from rekindle.redaction.redactor import Redactor, find_secret_values
+from tests.cases import check_each
 from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, Canary, Lot, planted
 
@@ -27,7 +28,7 @@ def test_there_are_over_two_hundred_kinds_of_canaries() -> None:
     assert all(leaks(canary, canary.text) for canary in CANARIES if canary.kind != "pem-base64")
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.kind)
+@check_each("canary", CANARIES, ids=lambda canary: canary.kind)
 def test_a_planted_secret_is_gone_in_every_form(canary: Canary) -> None:
     redactor = Redactor()
     text = redactor.redact_text(canary.text, "result")
@@ -43,7 +44,7 @@ def test_other_draws_of_the_same_shapes_are_gone_too(seed: int) -> None:
     assert left == []
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.kind)
+@check_each("canary", CANARIES, ids=lambda canary: canary.kind)
 def test_a_planted_secret_is_gone_inside_json_and_long_text(canary: Canary) -> None:
     filler = "The tests pass and nothing else is to be said about it.\n" * 20
     value = {"command": f"{filler}{canary.text}\n{filler}", "nested": [{"text": canary.text}]}
@@ -112,7 +113,7 @@ HARMLESS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@check_each("text", HARMLESS)
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     redactor = Redactor(home="/root", user="root")
     assert redactor.redact_text(text) == text

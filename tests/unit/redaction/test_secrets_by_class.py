@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rekindle.redaction.environment import find_secret_values, is_secret_variable
 from rekindle.redaction.redactor import Redactor
+from tests.cases import check_each
 from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, HEX, Lot
 from tests.unit.redaction.texts_by_class import NEWER_PROVIDERS, PERSONAL_TEXTS, TEXTS_BY_CLASS
@@ -81,7 +82,7 @@ def list_cases() -> Iterator[tuple[str, str]]:
         yield f"provider {name}", f'{{{{"cmd":"{{{{\\"v\\":\\"{one}{two}\\"}}}}"}}}}'
 
 
-@pytest.mark.parametrize(("kind", "text"), tuple(list_cases()))
+@check_each("kind, text", tuple(list_cases()))
 def test_a_secret_of_this_class_is_gone(kind: str, text: str) -> None:
     for seed in range(choose_count(4, 40)):
         full, values = fill_text(text, Lot(seed))
@@ -94,7 +95,7 @@ def test_a_secret_of_this_class_is_gone(kind: str, text: str) -> None:
         assert Redactor().redact_text(redacted) == redacted
 
 
-@pytest.mark.parametrize(("text", "private"), PERSONAL_TEXTS)
+@check_each("text, private", PERSONAL_TEXTS)
 def test_personal_data_is_gone(text: str, private: str) -> None:
     assert private not in Redactor().redact_text(text)
     assert private not in Redactor().redact_text(f"see:\n{text}\nand more")
@@ -136,7 +137,7 @@ HARMLESS_LINES = (
 )
 
 
-@pytest.mark.parametrize("line", HARMLESS_LINES)
+@check_each("line", HARMLESS_LINES)
 def test_ordinary_lines_stay(line: str) -> None:
     redactor = Redactor()
     assert redactor.redact_text(line) == line

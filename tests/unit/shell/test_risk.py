@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.agent.tools.builtin.terminal import find_command_risks as find_risks
 from rekindle.agent.tools.tool import ToolContext
+from tests.cases import check_each
 from tests.unit.shell.risky_commands import OUTSIDE_COMMANDS, RISKY_COMMANDS
 
 HARMLESS = [
@@ -76,12 +77,12 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("line", HARMLESS)
+@check_each("line", HARMLESS)
 def test_a_harmless_line_is_not_asked_about(context: ToolContext, work: Path, line: str) -> None:
     assert find_risks(line, context, str(work)) == ()
 
 
-@pytest.mark.parametrize("line", RISKY_COMMANDS + OUTSIDE_COMMANDS)
+@check_each("line", RISKY_COMMANDS + OUTSIDE_COMMANDS)
 def test_a_dangerous_line_is_asked_about(context: ToolContext, work: Path, line: str) -> None:
     assert find_risks(line.replace("%s", str(work)), context, str(work)) != ()
 

@@ -11,6 +11,7 @@ from soak.specimens import made
 
 from rekindle.transcripts import UnreadableEntry, detect_format
 from rekindle.types import Message
+from tests.cases import check_each
 from tests.unit.transcripts.test_hostile import BY_LINE, GOOD
 
 LINE_FORMATS = [format for format in BY_LINE if format.name != "aider"]  # Markdown
@@ -50,8 +51,8 @@ def assert_good_lines_are_read(texts: list[str], count: int = 3) -> None:
         assert any(f"good {number}" in text for text in texts)
 
 
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-@pytest.mark.parametrize("format", LINE_FORMATS, ids=lambda format: format.name)
+@check_each("junk", JUNK.values(), ids=JUNK)
+@check_each("format", LINE_FORMATS, ids=lambda format: format.name)
 def test_a_damaged_line_costs_that_line_alone(format: Any, junk: bytes, tmp_path: Path) -> None:
     for at in range(4):
         texts, damaged = read_with_junk(format, tmp_path, GOOD[format.name], [junk], at)
@@ -119,8 +120,8 @@ LINE_SPECIMENS = [specimen for specimen in made(1) if is_line_specimen(specimen.
 ]
 
 
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-@pytest.mark.parametrize("specimen", LINE_SPECIMENS, ids=lambda specimen: specimen.format)
+@check_each("junk", JUNK.values(), ids=JUNK)
+@check_each("specimen", LINE_SPECIMENS, ids=lambda specimen: specimen.format)
 def test_a_damaged_line_does_not_hide_the_format_of_the_others(
     specimen: Any, junk: bytes, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from rekindle.agent.model.providers import PROVIDERS, Provider, detect_provider, find_violations
 from rekindle.types import Message, ToolCall, make_foreign_message
+from tests.cases import check_each
 
 USER = Message("user", "go")
 SIGNED = {"extra_content": {"abcdef123": {"google": {"thought_signature": "c2ln"}}}}
@@ -71,8 +72,8 @@ REFUSED: dict[str, tuple[list[Message], set[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("fault", REFUSED)
+@check_each("provider", PROVIDERS)
+@check_each("fault", REFUSED)
 def test_each_provider_refuses_what_it_does_not_take(provider: Provider, fault: str):
     messages, refusing = REFUSED[fault]
     assert bool(find_violations(provider, messages)) == (provider in refusing)

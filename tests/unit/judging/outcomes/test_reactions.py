@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rekindle.judging.outcomes.reactions import Reaction, classify_reaction
+from tests.cases import check_each
 
 EXAMPLES: dict[Reaction, tuple[str, ...]] = {
     "approval": (
@@ -39,9 +38,7 @@ EXAMPLES: dict[Reaction, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [(text, kind) for kind, texts in EXAMPLES.items() for text in texts]
-)
+@check_each("text, expected", [(text, kind) for kind, texts in EXAMPLES.items() for text in texts])
 def test_a_reaction_is_read_from_the_beginning_of_a_short_message(
     text: str, expected: Reaction
 ) -> None:

@@ -10,6 +10,7 @@ from rekindle.knowledge.notes.command_forms import (
     parse_command_line,
     relativize_path,
 )
+from tests.cases import check_each
 from tests.unit.shell.risky_commands import RISKY_COMMANDS
 
 ROOT = "/home/me/project"
@@ -109,7 +110,7 @@ def test_generated_names_are_no_files_of_the_repository(path: str) -> None:
     assert relativize_path(path, ROOT) is None
 
 
-@pytest.mark.parametrize("command", RISKY_COMMANDS)
+@check_each("command", RISKY_COMMANDS)
 def test_what_needs_approval_is_never_noted(command: str) -> None:
     """Not even a harmless command beside it: the line is not one to repeat."""
     assert parse(f"{command}\nmake test") == parse(command) == []

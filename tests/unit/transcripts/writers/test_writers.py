@@ -16,6 +16,7 @@ from rekindle.transcripts.discovery import SAMPLE
 from rekindle.transcripts.events import UnreadableEntry
 from rekindle.transcripts.writers import AGENTS, convert_session, render_conversation
 from rekindle.types import Message, Session, ToolCall
+from tests.cases import check_each
 
 ID = "6f1d3c52-8a0e-4b7f-9c1d-2e3f4a5b6c7d"
 FOLDERS = {
@@ -171,8 +172,8 @@ def make_messages(seed: int) -> list[Message]:
     return [*messages, Message("user", "the last words")]
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize("seed", range(40))
+@check_each("agent", AGENTS)
+@check_each("seed", range(40))
 def test_a_session_of_another_agent_keeps_every_word_in_its_order(
     agent: str, seed: int, tmp_path: Path
 ) -> None:
