@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rekindle.errors import NotFound
-from rekindle.types import JSON, Message, Session
+from rekindle.types import JSON, Message, Session, Tokens
 
 from . import open_store
 from .store import Store
@@ -96,17 +96,20 @@ class AsyncStore:
         return self.store.location
 
     async def append(
-        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
     ) -> list[int]:
         """Append messages to a session and return their positions; durable on return.
 
         What was submitted is stored even if the caller is cancelled, which then waits for it.
         """
-        future = asyncio.wrap_future(self.store.submit_append(session, *messages))
+        future = asyncio.wrap_future(self.store.submit_append(session, *messages, used=used))
         try:
             return await asyncio.shield(future)
         except NotFound:  # deleted elsewhere, and perhaps recreated
-            return await self.writers.run(self.store.append, session, *messages)
+            return await self.writers.run(self.store.append, session, *messages, used=used)
         except asyncio.CancelledError:
             await asyncio.wait({future})
             raise
