@@ -20,7 +20,7 @@ from rekindle.types import JSON, Message, Session, Tokens
 
 from . import open_store
 from .store import Store
-from .store_executor import StoreExecutor
+from .store_executor import StoreExecutor, wait_for_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,14 +105,10 @@ class AsyncStore:
 
         What was submitted is stored even if the caller is cancelled, which then waits for it.
         """
-        future = asyncio.wrap_future(self.store.submit_append(session, *messages, used=used))
         try:
-            return await asyncio.shield(future)
+            return await wait_for_end(self.store.submit_append(session, *messages, used=used))
         except NotFound:  # deleted elsewhere, and perhaps recreated
             return await self.writers.run(self.store.append, session, *messages, used=used)
-        except asyncio.CancelledError:
-            await asyncio.wait({future})
-            raise
 
     begin = _wrap_read(Store.begin)
     messages = _wrap_read(Store.messages)
