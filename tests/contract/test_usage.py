@@ -147,3 +147,38 @@ def test_purging_a_session_takes_its_usage_along(store: Store, clock: Clock) -> 
     assert store.purge() == 1
     assert store.verify() == []
     assert store.stats().by_model == {}
+
+
+def test_messages_take_along_what_models_used_for_them(store: Store) -> None:
+    begun(store)
+    store.add_usage("one", Tokens(1, 1))
+    together, apart = begun(store, "together"), begun(store, "apart")
+    for session in (together, apart):
+        store.add_usage(session, Tokens(7, 5), A_CENT)
+    used = {"small": Tokens(10, 2), "large": Tokens(3, 4, cache_read=5)}
+    store.append(together, user("next"), used=used)
+    store.append(apart, user("next"))
+    for model, tokens in used.items():
+        store.add_usage(apart, tokens, model=model)
+    assert store.usage("together") == store.usage("apart")
+    assert store.session("together").tokens == store.session("apart").tokens
+    sums = [one[1:] for one in store.sum_session_usage(["together"], lambda _: 0)]
+    assert [one[1:] for one in sums] == [
+        one[2:] for one in store.sum_session_usage(["apart"], lambda _: 0)
+    ]
+    assert store.verify() == []
+
+
+def test_what_models_used_is_not_stored_without_the_messages(store: Store) -> None:
+    with pytest.raises(NotFound):
+        store.append("nowhere", user("hello"), used={"small": Tokens(1, 1)})
+    session = begun(store)
+
+    def fail() -> None:
+        store.append(session, user("next"), used={"small": Tokens(1, 1)})
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError):
+        store.transaction(fail)
+    assert store.session("one").tokens == Tokens()
+    assert store.usage("one") == {}

@@ -7,14 +7,28 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from rekindle import Message, Store
+from rekindle.integrations.codecs.langgraph_values import ValueEncoder
 from rekindle.integrations.langgraph import RekindleCheckpointer
-from rekindle.store.graphs.checkpoints import CheckpointQuery
+from rekindle.store.graphs.checkpoints import (
+    CheckpointQuery,
+    GraphCheckpoint,
+    GraphValue,
+    ThreadKey,
+)
 
 CAPABILITIES = 8  # of the suite: five that every checkpointer has, and three more
 TALK: Any = {"configurable": {"thread_id": "talk"}}
@@ -153,3 +167,70 @@ def test_a_message_that_was_undone_does_not_come_back(store: Store) -> None:
 def select(store: Store, sql: str) -> list[Any]:
     with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
         return list(tx.run(sql, ()))
+
+
+def test_values_are_the_bytes_that_the_framework_writes() -> None:
+    serde = JsonPlusSerializer()
+    encoder = ValueEncoder(serde)
+    call: Any = {"id": "c1", "name": "grep", "args": {"depth": 1, "nested": [{"on": True}]}}
+    asked = HumanMessage("Where? \ud800 \0 été", id="m1")
+    called = AIMessage("", tool_calls=[call], id="m2", response_metadata={"model_name": "large"})
+    messages: list[AnyMessage] = [
+        SystemMessage("Be brief."),
+        asked,
+        called,
+        ToolMessage("found", tool_call_id="c1", artifact={"lines": (1, 2)}),
+        ToolMessage("found", tool_call_id="c1", status="error"),
+        AIMessage([{"type": "text", "text": "It is here."}], id="m3"),
+    ]
+
+    def check(value: Any) -> None:
+        for _ in range(2):  # the second time as it was kept
+            assert encoder.encode(value) == serde.dumps_typed(value)
+
+    for value in (messages, messages[:1], messages * 3, messages * 11_000, [], None, b"x", "x"):
+        check(value)
+    check([*messages, AIMessageChunk("a part")])
+    check([*messages, {"role": "user", "content": "no message"}])
+    check([*messages, HumanMessage("more", extra_field=[object.__name__])])
+    asked.content = "There?"
+    called.tool_calls[0]["args"]["depth"] = True  # equal to the number before, but not the same
+    called.additional_kwargs["refusal"] = 1.0
+    asked.id = None
+    check(messages)
+
+
+def test_the_bytes_of_another_serializer_are_kept(store: Store) -> None:
+    class Reversed(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            kind, data = super().dumps_typed(obj)
+            return kind, data[::-1]
+
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            return super().loads_typed((data[0], data[1][::-1]))
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    app = graph.compile(checkpointer=RekindleCheckpointer(store, serde=Reversed()))
+    assert say(app, "Hello?") == "1 messages"
+    assert say(app, "And now?") == "3 messages"
+
+
+def test_a_checkpoint_is_read_while_others_are_written(store: Store) -> None:
+    rows, key = store.graph_checkpoints, ThreadKey("busy")
+
+    def save(id: str) -> None:
+        value = GraphValue("null", b"")
+        rows.save(GraphCheckpoint(key, id, None, None, value, {}, {}), {})
+
+    def read_in_transaction() -> list[Any]:
+        save("2")
+        return [rows.load(key), rows.load(key, "2")]  # the state before the transaction
+
+    save("1")
+    before, missing = store.transaction(read_in_transaction)
+    assert before is not None and before.checkpoint.id == "1"
+    assert missing is None
+    found = rows.load(key)
+    assert found is not None and found.checkpoint.id == "2"

@@ -39,6 +39,7 @@ from rekindle.store.graphs.checkpoints import (
     ThreadKey,
 )
 
+from .codecs.langgraph_values import ValueEncoder
 from .langgraph_sessions import ThreadSessions
 from .langgraph_store import RekindleStore as RekindleStore
 
@@ -63,6 +64,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         self._store = store.store if isinstance(store, AsyncStore) else store
         self._rows: GraphCheckpoints = self._store.graph_checkpoints
         self._sessions = ThreadSessions(self._store) if sessions else None
+        self._encoder = ValueEncoder(self.serde)
 
     def get_next_version(self, current: Any, channel: None) -> int:
         """Return a greater version, one that no other branch of the thread has.
@@ -108,7 +110,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         key, values = _read_key(config), checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         changed = {
-            (channel, str(version)): self._dump(values[channel])
+            (channel, str(version)): self._encode(values[channel])
             for channel, version in new_versions.items()
             if channel in values
         }
@@ -125,7 +127,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
             checkpoint["id"],
             get_checkpoint_id(config),
             None if run is None else str(run),
-            self._dump(rest),
+            self._encode(rest),
             versions,
             cast(Mapping[str, Any], kept),
         )
@@ -143,7 +145,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         """Store what a task wrote after a checkpoint."""
         rows = [
             GraphWrite(
-                task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, self._dump(value)
+                task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, self._encode(value)
             )
             for index, (channel, value) in enumerate(writes)
         ]
@@ -249,8 +251,10 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         self._store.transaction(save_all)
         sessions.mark_stored(thread, new)
 
-    def _dump(self, value: Any) -> GraphValue:
-        return GraphValue(*self.serde.dumps_typed(value))
+    def _encode(self, value: Any) -> GraphValue:
+        if self._encoder.serde is not self.serde:  # replaced, for example by `with_allowlist`
+            self._encoder = ValueEncoder(self.serde)
+        return self._encoder.encode(value)
 
     def _load(self, value: GraphValue) -> Any:
         return self.serde.loads_typed((value.kind, value.data))

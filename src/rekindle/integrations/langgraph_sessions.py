@@ -34,11 +34,12 @@ class ThreadSessions:
             return []
         with self._lock:
             known = self._load_known(thread)
-            return [
-                one
-                for one in cast(Sequence[Any], messages)
-                if isinstance(one, BaseMessage) and one.type in _ROLES and one.id not in known
-            ]
+        found = cast(Sequence[Any], messages)
+        try:
+            found = [one for one in found if one.id not in known]
+        except (AttributeError, TypeError):  # values of other kinds
+            found = [one for one in found if isinstance(one, BaseMessage) and one.id not in known]
+        return [one for one in found if isinstance(one, BaseMessage) and one.type in _ROLES]
 
     def mark_stored(self, thread: str, messages: Sequence[BaseMessage]) -> None:
         """Remember messages that were appended; call it when they are durable."""
@@ -62,20 +63,27 @@ class ThreadSessions:
     def append(self, thread: str, messages: Sequence[BaseMessage]) -> None:
         """Append messages and what they cost; in the transaction of the checkpoint they came with."""
         converted = [convert_message(message) for message in messages]
+        used = _sum_tokens(messages)
         try:
-            self._store.append(thread, *converted)
+            self._store.append(thread, *converted, used=used)
         except NotFound:
             session = self._store.begin(id=thread, source=SOURCE, cwd=os.getcwd())
-            self._store.append(session, *converted)
-        for message in messages:
-            if isinstance(message, AIMessage) and message.usage_metadata:
-                usage = message.usage_metadata
-                cached = usage.get("input_token_details", {}).get("cache_read", 0)
-                tokens = Tokens(
-                    usage["input_tokens"] - cached, usage["output_tokens"], cache_read=cached
-                )
-                model = cast(Any, message.response_metadata).get("model_name")
-                self._store.add_usage(thread, tokens, model=model or "unknown")
+            self._store.append(session, *converted, used=used)
+
+
+def _sum_tokens(messages: Sequence[BaseMessage]) -> dict[str, Tokens]:
+    """Return the tokens that messages took, by model."""
+    sums: dict[str, Tokens] = {}
+    for message in messages:
+        if isinstance(message, AIMessage) and message.usage_metadata:
+            usage = message.usage_metadata
+            cached = usage.get("input_token_details", {}).get("cache_read", 0)
+            tokens = Tokens(
+                usage["input_tokens"] - cached, usage["output_tokens"], cache_read=cached
+            )
+            model = cast(Any, message.response_metadata).get("model_name") or "unknown"
+            sums[model] = sums[model].add(tokens) if model in sums else tokens
+    return sums
 
 
 def convert_message(message: BaseMessage) -> Message:

@@ -43,30 +43,27 @@ def message_to_items(message: Message) -> list[Item]:
 
     Another program may have stored the message; it can have several calls.
     """
-    meta = message.meta or {}
-    if isinstance(whole := meta.get(WHOLE), Mapping):
-        return [dict(cast(Mapping[str, Any], whole))]
-    kept = meta.get(REST)
-    rest: Item = dict(cast(Mapping[str, Any], kept)) if isinstance(kept, Mapping) else {}
-    if message.tool_call_id is not None:
-        result = {"type": "function_call_output", "call_id": message.tool_call_id}
-        return [{**result, **rest, "output": message.text}]
-    calls: list[Item] = [
-        {
-            "type": "function_call",
-            **rest,
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": call.arguments,
-        }
-        for call in message.tool_calls
+    role, text, calls, call_id, _, _, _, _, meta = message[:9]
+    rest: Item = {}
+    if meta:  # an exact type is checked faster, and is what the store returns
+        whole, kept = meta.get(WHOLE), meta.get(REST)
+        if type(whole) is dict or (whole is not None and isinstance(whole, Mapping)):
+            return [dict(cast(Item, whole))]
+        if type(kept) is dict or isinstance(kept, Mapping):
+            rest = dict(cast(Item, kept))
+    if call_id is not None:
+        output = text if type(text) is str else message.text
+        return [{"type": "function_call_output", "call_id": call_id, **rest, "output": output}]
+    made: list[Item] = [
+        {"type": "function_call", **rest, "call_id": id, "name": name, "arguments": arguments}
+        for id, name, arguments in calls
     ]
-    if calls and message.content is None:
-        return calls
-    content: Any = "" if message.content is None else message.content
+    if made and text is None:
+        return made
+    content: Any = "" if text is None else text
     if isinstance(rest.get("content"), list):  # one part, whose text is the message's
         content = [{**rest["content"][0], "text": content}]
-    return [{**rest, "role": message.role, "content": content}, *calls]
+    return [{**rest, "role": role, "content": content}, *made]
 
 
 def _convert_message(rest: Item) -> Message:

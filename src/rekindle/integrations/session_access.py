@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 from rekindle.config import load_config
 from rekindle.errors import NotFound
@@ -71,26 +70,14 @@ class SessionAccess:
         if self._session is None:
             self._session = await self._find_or_begin()
         pending, self._pending = self._pending, []
-        if not pending and not used:
-            await self.store.append(self._session, *messages)
-            return
-        write = partial(self._write, self._session, messages, [*pending, *used])
+        sums: dict[str, Tokens] = {}
+        for model, tokens in (*pending, *used):
+            sums[model] = sums.get(model, Tokens()).add(tokens)
         try:
-            await self.store.transaction(write)
+            await self.store.append(self._session, *messages, used=sums)
         except Exception:
             self._pending = pending + self._pending
             raise
-
-    def _write(
-        self, session: Session, messages: list[Message], used: Sequence[tuple[str, Tokens]]
-    ) -> None:
-        store = self.store.store
-        store.append(session, *messages)
-        sums: dict[str, Tokens] = {}
-        for model, tokens in used:
-            sums[model] = sums.get(model, Tokens()).add(tokens)
-        for model, tokens in sums.items():
-            store.add_usage(self.id, tokens, model=model)
 
     async def add_usage(self, model: str, tokens: Tokens) -> None:
         """Add tokens to the session; a session that has not begun gets them with its first message."""

@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rekindle.errors import NotFound
-from rekindle.types import JSON, Message, Session
+from rekindle.types import JSON, Message, Session, Tokens
 
 from . import open_store
 from .store import Store
-from .store_executor import StoreExecutor
+from .store_executor import StoreExecutor, wait_for_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,20 +96,19 @@ class AsyncStore:
         return self.store.location
 
     async def append(
-        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
     ) -> list[int]:
         """Append messages to a session and return their positions; durable on return.
 
         What was submitted is stored even if the caller is cancelled, which then waits for it.
         """
-        future = asyncio.wrap_future(self.store.submit_append(session, *messages))
         try:
-            return await asyncio.shield(future)
+            return await wait_for_end(self.store.submit_append(session, *messages, used=used))
         except NotFound:  # deleted elsewhere, and perhaps recreated
-            return await self.writers.run(self.store.append, session, *messages)
-        except asyncio.CancelledError:
-            await asyncio.wait({future})
-            raise
+            return await self.writers.run(self.store.append, session, *messages, used=used)
 
     begin = _wrap_read(Store.begin)
     messages = _wrap_read(Store.messages)

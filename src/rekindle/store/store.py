@@ -185,11 +185,17 @@ class Store:
     def _make_id(now: float) -> str:
         return f"{time.strftime('%Y%m%d_%H%M%S', time.gmtime(now))}_{os.urandom(4).hex()}"
 
-    def append(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> list[int]:
+    def append(
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
+    ) -> list[int]:
         """Append messages to a session and return their positions; durable on return.
 
         A mapping is a message in OpenAI's format. A message whose `platform_message_id` the session
-        already has is not stored again: its existing position is returned.
+        already has is not stored again: its existing position is returned. `used` are the tokens
+        that these messages took, by model; they are added to the session with the messages.
         """
         valid = [validate_message(message) for message in messages]
         if not valid:
@@ -197,15 +203,19 @@ class Store:
         session_id = _get_id(session)
         num = self._session_nums.get(session_id)
         try:
-            appended = self._write(self._plan_append(session, valid, num))
+            appended = self._write(self._plan_append(session, valid, num, used))
         except NotFound:
             if self._session_nums.pop(session_id, None) is None:
                 raise
-            return self.append(session, *valid)  # deleted elsewhere, and perhaps recreated
+            # deleted elsewhere, and perhaps recreated
+            return self.append(session, *valid, used=used)
         return self._remember_append(session_id, num, appended)
 
     def submit_append(
-        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
     ) -> Future[list[int]]:
         """Queue messages for `append` and return a future of their positions; never blocks.
 
@@ -218,17 +228,30 @@ class Store:
         session_id = _get_id(session)
         num = self._session_nums.get(session_id)
         return self._committer.submit(
-            self._plan_append(session, valid, num),
+            self._plan_append(session, valid, num, used),
             lambda appended: self._remember_append(session_id, num, appended),
         )
 
     def _plan_append(
-        self, session: Session | str, messages: Sequence[Message], num: int | None
-    ) -> sessions.AppendOperation:
+        self,
+        session: Session | str,
+        messages: Sequence[Message],
+        num: int | None,
+        used: Mapping[str, Tokens] | None,
+    ) -> Callable[[Transaction], sessions.AppendResult]:
         target, now = self._unstored_sessions.get(_get_id(session), session), self._clock()
-        return sessions.AppendOperation(
+        plan = sessions.AppendOperation(
             self._engine, target, messages, now, num, self._pending_calls
         )
+        if not used:
+            return plan
+
+        def append_all(tx: Transaction) -> sessions.AppendResult:
+            appended = plan(tx)
+            usage.add_tokens(tx, appended.num, used, now)
+            return appended
+
+        return append_all
 
     def _remember_append(
         self, session_id: str, num: int | None, appended: sessions.AppendResult

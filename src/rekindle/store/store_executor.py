@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from .store import Store
@@ -33,18 +33,36 @@ class StoreExecutor:
         A call that has started always finishes. If the caller is cancelled, wait for the call first,
         so that the caller's next call cannot overtake it.
         """
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, partial(call, *args, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(_take_error)  # or asyncio logs one that nobody waits for
-            await asyncio.wait({future})
-            raise
+        return await wait_for_end(self._pool.submit(call, *args, **kwargs))
 
     def close(self) -> None:
         """Wait for running calls to finish. The store stays open."""
         self._pool.shutdown()
+
+
+async def wait_for_end(future: Future[T]) -> T:
+    """Return the result of a call that runs on a thread; if cancelled, wait for its end first."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake_loop(_: Future[T]) -> None:
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            loop.call_soon_threadsafe(_end_wait, waiter)
+
+    future.add_done_callback(wake_loop)  # `wrap_future` and `shield` would make two more futures
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        ended = asyncio.wrap_future(future)
+        ended.add_done_callback(_take_error)  # or asyncio logs one that nobody waits for
+        await asyncio.wait({ended})
+        raise
+    return future.result()
+
+
+def _end_wait(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _take_error(future: asyncio.Future[T]) -> None:

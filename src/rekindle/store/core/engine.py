@@ -45,6 +45,11 @@ class Clause(NamedTuple):
 class Transaction(Protocol):
     """Statements that take effect together, or a consistent snapshot to read from."""
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether nobody else can write before this transaction ends."""
+        ...
+
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
@@ -90,6 +95,13 @@ class Engine(Protocol):
 
     def begin_read(self) -> AbstractContextManager[Transaction]:
         """Open a consistent snapshot; concurrent writes are not visible in it."""
+        ...
+
+    def begin_recent_read(self) -> AbstractContextManager[Transaction]:
+        """Open a snapshot for a short read of what was probably just written.
+
+        Writers may have to wait for it.
+        """
         ...
 
     def index(

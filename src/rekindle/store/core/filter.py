@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
@@ -44,6 +44,7 @@ _AGE = r"(\d{1,9}(?:\.\d{1,9})?)([a-z]+)"
 _AGE_SECONDS = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 365 * 86_400}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 PROJECT_KEY = build_project_key("s.")
+_BATCH_SIZE = 250  # values of an IN clause
 
 
 class Filter(NamedTuple):
@@ -290,3 +291,15 @@ _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]
     "since": (_EQUALITY, _parse_time_bound),
     "until": (_EQUALITY, _parse_time_bound),
 }
+
+
+def iter_in_clauses(values: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield values in batches, each with the placeholders for an IN clause.
+
+    A batch has one value, or is padded to a fixed size by repeating the last one, so that only two
+    statements have to be prepared.
+    """
+    for start in range(0, len(values), _BATCH_SIZE):
+        batch = values[start : start + _BATCH_SIZE]
+        count = 1 if len(batch) == 1 else _BATCH_SIZE
+        yield ", ".join("?" * count), [*batch, *[batch[-1]] * (count - len(batch))]

@@ -456,14 +456,12 @@ GRAPH_CHECKPOINTS = Table(
     "versions text, metadata text",  # as JSON
     Index("graph_checkpoints_run", "run WHERE run IS NOT NULL", since=18),
     key="thread, namespace, id",
-    has_rowid=False,
     since=18,
 )
 GRAPH_VALUES = Table(
     "graph_values",
     "thread key, namespace key, channel key, version key, kind text, data blob",
     key="thread, namespace, channel, version",
-    has_rowid=False,
     since=18,
 )
 GRAPH_WRITES = Table(
@@ -471,7 +469,6 @@ GRAPH_WRITES = Table(
     "thread key, namespace key, checkpoint key, task key, idx integer",
     "path text, channel text, kind text, data blob",
     key="thread, namespace, checkpoint, task, idx",
-    has_rowid=False,
     since=18,
 )
 

@@ -99,6 +99,7 @@ class PostgresTransaction:
     """
 
     __slots__ = ("_unsent", "connection")
+    is_exclusive = False
     convert_sql = staticmethod(_to_postgres_sql)
 
     def __init__(self, connection: Connection) -> None:
@@ -415,6 +416,8 @@ class PostgresEngine:
                 if not connection.closed:
                     connection.rollback()
 
+    begin_recent_read = begin_read
+
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_errors(self.location, self._busy_seconds)
 
@@ -431,11 +434,8 @@ class PostgresEngine:
     ) -> None:
         messages = [text for text in texts if isinstance(text, Message)]
         if len(messages) == count == 1:
-            sql, params = postgres_search.build_insert_of_added(messages[0])
-            is_added = isinstance(tx, PostgresTransaction) and tx.extend_unsent(
-                INSERT_MESSAGE, sql, params
-            )
-            if is_added:
+            words = postgres_search.build_insert_of_added(messages[0])
+            if isinstance(tx, PostgresTransaction) and tx.extend_unsent(INSERT_MESSAGE, *words):
                 return
         if messages and len(messages) == count:
             postgres_search.index_messages(tx, num, position, messages)

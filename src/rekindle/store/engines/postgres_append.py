@@ -14,13 +14,11 @@ from typing import Any, NamedTuple, cast
 from rekindle.store.core.engine import Operation, Row, Transaction
 from rekindle.store.core.rows import MESSAGE_VALUES, get_search_text, message_to_row
 from rekindle.store.core.tables import MESSAGES
-from rekindle.store.sessions.requests import find_requests
+from rekindle.store.sessions.requests import SessionDelta, compute_delta, find_requests
 from rekindle.store.sessions.sessions import (
     AppendOperation,
     AppendResult,
-    SessionDelta,
     collect_tool_names,
-    compute_delta,
 )
 from rekindle.types import Message
 

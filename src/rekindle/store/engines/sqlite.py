@@ -73,6 +73,7 @@ class SqliteEngine:
         self._busy_seconds = busy_seconds
         self._index_batch = sqlite_search.IndexBatch()
         self._close_lock = threading.Lock()
+        self._writer_lock = threading.Lock()  # held while the writer's connection is in use
         self._write_lock: WriteLock | None = None
         self._writer: apsw.Connection | None = None
         self._readers = ConnectionPool(
@@ -222,6 +223,10 @@ class SqliteEngine:
     # -- transactions
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
+        with self._writer_lock:
+            return self._run_operations(operations)
+
+    def _run_operations(self, operations: Sequence[Operation]) -> list[Any]:
         writer, write_lock = self._writer, self._write_lock
         if writer is None or write_lock is None:
             raise self._build_refusal()
@@ -290,6 +295,30 @@ class SqliteEngine:
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
             with self._translate_errors():
                 raise error
+
+    @contextmanager
+    def begin_recent_read(self) -> Generator[Transaction]:
+        # A reader drops its cache after every commit; the writer still has the pages it wrote.
+        if self._readonly or not self._writer_lock.acquire(blocking=False):
+            with self.begin_read() as tx:
+                yield tx
+            return
+        try:
+            writer = self._writer
+            if writer is None:
+                raise self._build_refusal()
+            self._readers.check_process()
+            try:
+                writer.execute("BEGIN")
+                yield SqliteTransaction(writer)
+            finally:
+                if writer.in_transaction:
+                    writer.execute("COMMIT")
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+            with self._translate_errors():
+                raise error
+        finally:
+            self._writer_lock.release()
 
     @contextmanager
     def _translate_errors(self) -> Generator[None]:
@@ -400,10 +429,10 @@ class SqliteEngine:
     def close(self) -> None:
         with self._close_lock:
             self._readers.close()
-            writer, self._writer = self._writer, None
             try:
-                if writer:
-                    with self._translate_errors():
+                with self._writer_lock, self._translate_errors():
+                    writer, self._writer = self._writer, None
+                    if writer:
                         writer.close()
             finally:
                 self._release_file()

@@ -89,17 +89,35 @@ class IndexBatch:
             tx.run(set_option, ("automerge", BULK_SEGMENTS))
             self._is_bulk = True
         unindexed: list[tuple[int, int, int]] = json.loads(tx.run(_SELECT_UNINDEXED_JSON)[0][0])
+        cached = self._cached_texts
+        stored = _load_texts(tx, [id for id, *place in unindexed if tuple(place) not in cached])
         _insert_texts(
-            tx, "words", ((id, self._get_words(tx, *location)) for id, *location in unindexed)
+            tx,
+            "words",
+            (
+                (id, stored[id] if id in stored else _to_index_text(cached[num, position]))
+                for id, num, position in unindexed
+            ),
         )
         self._messages = self._bytes = 0
 
-    def _get_words(self, tx: Transaction, num: int, position: int) -> str:
-        cached = self._cached_texts.get((num, position))
-        if cached is not None:
-            return cached if isinstance(cached, str) else get_index_text(cached)
-        sql = "SELECT content, body FROM messages WHERE session = ? AND position = ?"
-        return prepare_for_index(get_row_search_text(*tx.run(sql, (num, position))[0]))
+
+def _load_texts(tx: Transaction, ids: Sequence[int]) -> dict[int, str]:
+    """Return the texts of messages, in order of their ids, as the index stores them."""
+    if not ids:
+        return {}
+    sql = "SELECT id, content, body FROM messages WHERE id BETWEEN ? AND ?"
+    rows = tx.run(sql, (ids[0], ids[-1]))  # one read: they are those of earlier transactions
+    wanted = set(ids)
+    return {
+        id: prepare_for_index(get_row_search_text(content, body))
+        for id, content, body in rows
+        if id in wanted
+    }
+
+
+def _to_index_text(cached: Message | str) -> str:
+    return cached if isinstance(cached, str) else get_index_text(cached)
 
 
 def get_index_text(message: Message) -> str:

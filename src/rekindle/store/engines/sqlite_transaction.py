@@ -27,6 +27,7 @@ class SqliteTransaction:
         "commit_task",
         "connection",
     )
+    is_exclusive = True
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection

@@ -170,7 +170,7 @@ class GraphCheckpoints(StorePart):
         condition, params = "thread = ? AND namespace = ?", _escape_key(key)
         if id is not None:
             condition, params = f"{condition} AND id = ?", (*params, escape_text(id))
-        with self._engine.begin_read() as tx:
+        with self._engine.begin_recent_read() as tx:
             rows = tx.run(
                 f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE {condition}"
                 " ORDER BY id DESC LIMIT 1",

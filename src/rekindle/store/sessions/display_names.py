@@ -14,10 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rekindle.store.core.engine import Transaction
+from rekindle.store.core.filter import iter_in_clauses
 from rekindle.store.core.tables import OPENING_CHARS
 from rekindle.types import Session
-
-from .sessions import iter_in_clauses
 
 MIN_SHARING = 4  # sessions that begin alike, from which on the rest of a request says more
 _MIN_REST = 3  # characters

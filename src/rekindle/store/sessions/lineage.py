@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.filter import iter_in_clauses
 from rekindle.store.core.rows import MESSAGE_VALUES, SESSION_COLUMNS, SESSION_ROWS, row_to_session
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session, Tokens, replace_fields
@@ -21,7 +22,6 @@ from .sessions import (
     end_session,
     get_session,
     get_session_by_num,
-    iter_in_clauses,
 )
 
 MAX_POSITION = 2**62

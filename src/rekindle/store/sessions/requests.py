@@ -67,6 +67,22 @@ def find_requests(messages: Iterable[Message]) -> Requests:
     return Requests(minor=minor)
 
 
+class SessionDelta(NamedTuple):
+    """What messages add to the row of their session."""
+
+    messages: int
+    calls: int
+    latest: float
+    requests: Requests
+
+
+def compute_delta(messages: Sequence[Message], now: float) -> SessionDelta:
+    """Compute what these messages add; messages without a time count as sent now."""
+    times = [now if message.timestamp is None else message.timestamp for message in messages]
+    calls = sum([len(message.tool_calls) for message in messages])
+    return SessionDelta(len(messages), calls, max(times), find_requests(messages))
+
+
 def _find_request(message: Message) -> tuple[str | None, bool]:
     """Return what a message asks for, if anything, and whether it is minor."""
     from rekindle.judging.outcomes.requests import extract_request  # only writers need it

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.filter import iter_in_clauses
 from rekindle.store.core.rows import (
     INSERT_MESSAGE,
     SESSION_COLUMNS,
@@ -22,7 +23,7 @@ from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session
 
 from . import titles
-from .requests import NO_REQUESTS, Requests, find_requests
+from .requests import NO_REQUESTS, SessionDelta, compute_delta
 
 _EXTEND_SESSION = (
     "UPDATE sessions SET changes = changes + 1,"
@@ -30,15 +31,18 @@ _EXTEND_SESSION = (
     " tool_call_count = tool_call_count + ?,"
     " last_active = CASE WHEN last_active < ? THEN ? ELSE last_active END"
 )
-_EXTENDED = " WHERE num = ? AND pruned IS NULL RETURNING next_position"
+_PRESENT_ROW = " WHERE num = ? AND pruned IS NULL"
+_EXTENDED = f"{_PRESENT_ROW} RETURNING next_position"
+_SELECT_NEXT = f"SELECT next_position FROM sessions{_PRESENT_ROW}"
+_LOCK_SESSION = f"UPDATE sessions SET changes = changes + 1{_EXTENDED}"
 # Only with a request: naming an indexed column writes the index again.
 _EXTEND_REQUESTS = (
     ", preview = CASE WHEN last_request IS NULL THEN coalesce(?, preview, ?) ELSE preview END,"
     " last_request = coalesce(?, last_request)"
 )
+_DELETED = "the session was deleted"
 MAX_PENDING_CALLS = 10_000
 MAX_COST = 10**9  # limit of a column of billionths
-_BATCH_SIZE = 250
 UPDATABLE_FIELDS = [field for field, column in SESSION_ROWS.columns.items() if column.updatable]
 
 
@@ -72,21 +76,18 @@ def append_messages(
             known_positions = {}
     old: dict[str | None, int] = {}
     new = messages
-    if not allow_duplicates and any(m.platform_message_id is not None for m in messages):
-        old = (
-            find_stored_positions(tx, num, messages) if known_positions is None else known_positions
-        )
-        new = drop_duplicates([m for m in messages if m.platform_message_id not in old])
+    start: int | None = None
+    if not allow_duplicates and [m for m in messages if m.platform_message_id is not None]:
+        if known_positions is None:
+            start = _lock_session(tx, num)
+            old = _select_positions(tx, num, messages)
+        else:
+            old = known_positions
+        if old or len(messages) > 1:
+            new = drop_duplicates([m for m in messages if m.platform_message_id not in old])
     if not new:
         return AppendResult(num, [old[message.platform_message_id] for message in messages])
-    count, calls, latest, requests = compute_delta(new, now)
-    sql, params = _EXTEND_SESSION, [count, count, calls, latest, latest]
-    if requests != NO_REQUESTS:
-        sql, params = sql + _EXTEND_REQUESTS, [*params, *requests]
-    updated = tx.run(sql + _EXTENDED, [*params, num])
-    if not updated:
-        raise NotFound(f"session {get_session_id(session)} was deleted")
-    start = updated[0][0] - count
+    start = _extend_session(tx, num, compute_delta(new, now), start)
     write_messages(engine, tx, num, start, new, now, pending_calls)
     if len(new) == len(messages):
         return AppendResult(num, list(range(start, start + len(new))))
@@ -94,6 +95,33 @@ def append_messages(
         message.platform_message_id: start + index for index, message in enumerate(new)
     }
     return AppendResult(num, _collect_positions(messages, new, start, {**new_positions, **old}))
+
+
+def _extend_session(
+    tx: Transaction, num: int, delta: SessionDelta, next_position: int | None
+) -> int:
+    """Count new messages in the row of their session; return the position of the first."""
+    count, calls, latest, requests = delta
+    sql, params = _EXTEND_SESSION, [count, count, calls, latest, latest]
+    if requests != NO_REQUESTS:
+        sql, params = sql + _EXTEND_REQUESTS, [*params, *requests]
+    params.append(num)
+    if tx.is_exclusive:  # SQLite keeps what a statement returns in a table, which costs more
+        start = _lock_session(tx, num) if next_position is None else next_position
+        tx.run(sql + _PRESENT_ROW, params)
+        return start
+    updated = tx.run(sql + _EXTENDED, params)
+    if not updated:
+        raise NotFound(_DELETED)
+    return updated[0][0] - count
+
+
+def _lock_session(tx: Transaction, num: int) -> int:
+    """Keep other writers from appending to a session; return the position of its next message."""
+    found = tx.run(_SELECT_NEXT if tx.is_exclusive else _LOCK_SESSION, (num,))
+    if not found:
+        raise NotFound(_DELETED)
+    return found[0][0]
 
 
 class AppendOperation:
@@ -122,22 +150,6 @@ class AppendOperation:
         return append_messages(
             self._engine, tx, self._session, self.messages, self.now, self.num, self.pending_calls
         )
-
-
-class SessionDelta(NamedTuple):
-    """What messages add to the row of their session."""
-
-    messages: int
-    calls: int
-    latest: float
-    requests: Requests
-
-
-def compute_delta(messages: Sequence[Message], now: float) -> SessionDelta:
-    """Compute what these messages add; messages without a time count as sent now."""
-    times = [now if message.timestamp is None else message.timestamp for message in messages]
-    calls = sum([len(message.tool_calls) for message in messages])
-    return SessionDelta(len(messages), calls, max(times), find_requests(messages))
 
 
 def write_messages(
@@ -228,33 +240,27 @@ def find_stored_positions(
     tx: Transaction, num: int, messages: Iterable[Message]
 ) -> dict[str | None, int]:
     """Return the positions of those messages that the platform already delivered."""
-    # On PostgreSQL this blocks other writers that append to the session.
-    sql = "UPDATE sessions SET changes = changes + 1 WHERE num = ? AND pruned IS NULL RETURNING num"
-    if not tx.run(sql, (num,)):
-        raise NotFound("the session was deleted")
+    _lock_session(tx, num)
+    return _select_positions(tx, num, messages)
+
+
+def _select_positions(
+    tx: Transaction, num: int, messages: Iterable[Message]
+) -> dict[str | None, int]:
     names = {message.platform_message_id: None for message in messages}
     escaped_ids = [escape_text(name) for name in names if name is not None]
     found: dict[str, int] = {}
     for placeholders, batch in iter_in_clauses(escaped_ids):
         rows = tx.run(
-            "SELECT platform_id, position FROM messages WHERE session = ?"
-            f" AND platform_id IN ({placeholders}) ORDER BY rewind IS NULL, position",
+            "SELECT rewind IS NULL, position, platform_id FROM messages WHERE session = ?"
+            f" AND platform_id IN ({placeholders})",
             (num, *batch),
         )
-        found |= dict(rows)  # the last row wins: the newest that is not rewound
+        # The last row wins: the newest that is not rewound. There are rarely any to sort.
+        found |= {name: position for _, position, name in sorted(rows)}
+    if not found:
+        return {}
     return {name: found[key] for name in names if name and (key := escape_text(name)) in found}
-
-
-def iter_in_clauses(values: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield values in batches, each with the placeholders for an IN clause.
-
-    A batch has one value, or is padded to a fixed size by repeating the last one, so that only two
-    statements have to be prepared.
-    """
-    for start in range(0, len(values), _BATCH_SIZE):
-        batch = values[start : start + _BATCH_SIZE]
-        count = 1 if len(batch) == 1 else _BATCH_SIZE
-        yield ", ".join("?" * count), [*batch, *[batch[-1]] * (count - len(batch))]
 
 
 def find_sessions(tx: Transaction, ids: Sequence[str]) -> dict[str, Session]:

@@ -19,10 +19,8 @@ from rekindle.types import QUARTER_SECONDS, Finding, Session, Tokens, Usage, Usa
 from . import sessions, usage_entries
 
 _COLUMNS = ", ".join(USAGE_COLUMNS)
-_FIND = (
-    "SELECT s.num, s.model, EXISTS (SELECT 1 FROM usage_entries e WHERE e.session = s.num)"
-    " FROM sessions s WHERE s.id = ? AND s.pruned IS NULL"
-)
+_FIND = "SELECT num, model FROM sessions WHERE id = ? AND pruned IS NULL"
+_HAS_ENTRIES = "SELECT 1 FROM usage_entries WHERE session = ? LIMIT 1"
 _ADD_TO_SESSION = (
     f"UPDATE sessions SET changes = changes + 1, {', '.join(f'{n} = {n} + ?' for n in USAGE_COLUMNS)}"
     " WHERE num = ?"
@@ -49,19 +47,31 @@ def add_usage(
     found = tx.run(_FIND, (escape_text(session_id),))
     if not found:
         raise NotFound(f"no session {session_id!r}")
-    num, own, has_entries = found[0]
-    if not has_entries:
-        session = sessions.get_session_by_num(tx, num)
-        before = compute_session_usage(tx, num, session)
-        usage_entries.raise_entries(tx, num, usage_entries.make_entries(session, before))
-    name = unescape_text(own or "") if model is None else model
-    quarter = max(0, int(now)) // QUARTER_SECONDS
-    usage_entries.add_entry(tx, num, UsageEntry(quarter, name, *added))
+    num, own = found[0]
+    _add_entry(tx, num, added, unescape_text(own or "") if model is None else model, now)
     row = usage_to_row(*added)
     tx.run(_ADD_TO_SESSION, (*row, num))
     if model is not None:
         tx.run(_ADD_TO_MODEL, (num, escape_text(model), *row))
     return sessions.get_session_by_num(tx, num)
+
+
+def add_tokens(tx: Transaction, num: int, used: Mapping[str, Tokens], now: float) -> None:
+    """Add tokens by model to a session that has just been written to, and remember when."""
+    for model, tokens in used.items():
+        _add_entry(tx, num, Usage(tokens), model, now)
+        row = (*tokens, 0)
+        tx.run(_ADD_TO_SESSION, (*row, num))
+        tx.run(_ADD_TO_MODEL, (num, escape_text(model), *row))
+
+
+def _add_entry(tx: Transaction, num: int, added: Usage, model: str, now: float) -> None:
+    if not tx.run(_HAS_ENTRIES, (num,)):
+        session = sessions.get_session_by_num(tx, num)
+        before = compute_session_usage(tx, num, session)
+        usage_entries.raise_entries(tx, num, usage_entries.make_entries(session, before))
+    quarter = max(0, int(now)) // QUARTER_SECONDS
+    usage_entries.add_entry(tx, num, UsageEntry(quarter, model, *added))
 
 
 def load_usage_by_model(tx: Transaction, num: int) -> dict[str, Usage]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.filter import PROJECT_KEY, Filter, build_like
+from rekindle.store.core.filter import PROJECT_KEY, Filter, build_like, iter_in_clauses
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.tables import USAGE_ENTRIES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -24,8 +24,6 @@ from rekindle.types import (
     UsageSum,
     replace_fields,
 )
-
-from .sessions import iter_in_clauses
 
 UsageKey: TypeAlias = Literal["project", "model", "agent", "session"]
 

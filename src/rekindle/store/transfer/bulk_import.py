@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Row, Transaction
+from rekindle.store.core.filter import iter_in_clauses
 from rekindle.store.core.rows import (
     MESSAGE_ROWS,
     MESSAGE_VALUES,
@@ -24,18 +25,16 @@ from rekindle.store.core.rows import (
 )
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.store.sessions import rewind, titles, usage_entries
+from rekindle.store.sessions.requests import SessionDelta, compute_delta
 from rekindle.store.sessions.sessions import (
     MAX_PENDING_CALLS,
-    SessionDelta,
     append_messages,
     check_session,
     collect_tool_names,
-    compute_delta,
     drop_duplicates,
     find_stored_positions,
     get_session_by_num,
     insert_session,
-    iter_in_clauses,
     set_columns,
 )
 from rekindle.types import Message, Session, Tokens, UsageEntry, replace_fields, validate_message
