@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rekindle import Store
 from rekindle.errors import NotFound
 from tests.contract.messages import answer, found, started, texts, user
@@ -117,6 +119,22 @@ def test_the_same_delivery_through_many_threads_is_stored_once(
     together(*(lambda opened=opened: write(opened) for opened in stores))
     assert sorted(texts(store, "x")) == sorted(["first", *(f"m{number}" for number in range(20))])
     assert sorted(positions) == sorted(list(range(1, 21)) * 4)
+    assert store.verify() == []
+
+
+def test_a_session_that_was_read_and_then_deleted_elsewhere_is_not_written_to(
+    store: Store, reopened: Reopened
+) -> None:
+    other = reopened()
+    for name in ("gone", "next"):
+        started(other, "first", id=name)
+    assert store.session("gone").id == "gone"
+    other.end("gone", "over")
+    other.prune_session("gone")
+    for delivery in (None, "p1"):
+        with pytest.raises(NotFound):
+            store.append("gone", user("late", platform_message_id=delivery))
+    assert texts(other, "next") == ["first"]
     assert store.verify() == []
 
 
