@@ -19,7 +19,7 @@ from rekindle.store.core.rows import (
     get_row_search_text,
     message_to_values,
 )
-from rekindle.store.engines import postgres_search
+from rekindle.store.engines.words.vectors import build_vectors
 
 from .contestants.rekindle import message
 from .workload import MESSAGES, RHYTHM, SEED, Call, Said, prose
@@ -149,9 +149,7 @@ def _make_row(rng: random.Random, kind: str) -> PoolRow:
     values = message_to_values(message(Said(role, text, call, answers)), 0.0, None, None)
     names = MESSAGE_VALUES.split(", ")[2:]
     fields = dict(zip(names, values, strict=True))
-    (vector, *_) = postgres_search.build_vectors(
-        get_row_search_text(fields["content"], fields["body"])
-    )
+    (vector, *_) = build_vectors(get_row_search_text(fields["content"], fields["body"]))
     shown: list[str] = []
     for name, value in fields.items():
         if name == "time":

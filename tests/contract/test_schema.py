@@ -103,7 +103,8 @@ from rekindle.store.core import tables
 from rekindle.store.core.columns import TableColumn, Index, TEXT
 
 del sys.modules["rekindle.store"]
-since = 1 + max(part.since for table in tables.TABLES for part in (table, *table.parts))
+parts = [part for table in tables.TABLES for part in (table, *table.parts)]
+since = 1 + max(tables.ENGINE_VERSION, *(part.since for part in parts))
 old = tables.SESSIONS, tables.MESSAGES
 tables.SESSIONS = tables.SESSIONS.extend(
     TableColumn("harbour", TEXT, null=True, since=since, updatable=True, imported=True),

@@ -319,7 +319,9 @@ class Store:
         """Return sessions whose titles contain all words of a text, or whose ids begin with it."""
         _check_page(limit)
         with self._engine.begin_read() as tx:
-            found = title_search.find_by_title(tx, text, where, self._clock(), limit)
+            found = title_search.find_by_title(
+                tx, text, where, self._clock(), limit, has_parts=self._engine.has_title_parts
+            )
             return self._list_cache.load(tx, found)
 
     def count_sessions(self, where: Filter = _DEFAULT_FILTER, *, fold: bool = False) -> int:

@@ -21,12 +21,25 @@ Row: TypeAlias = tuple[Any, ...]
 Progress: TypeAlias = Callable[[int, int], None]
 
 
+class SearchedSession(NamedTuple):
+    """One of the few sessions that a search is limited to."""
+
+    num: int
+    message_count: int
+    last_active: float
+
+
 class Clause(NamedTuple):
     """A condition on m (messages) and s (sessions), and the sessions that meet it if they are few."""
 
     condition: str
     params: Sequence[Any]
-    sessions: Sequence[int] | None = None
+    sessions: Sequence[SearchedSession] | None = None  # the most recent first
+
+    @property
+    def message_count(self) -> int:
+        """The messages in the few sessions."""
+        return sum(session.message_count for session in self.sessions or ())
 
 
 class Transaction(Protocol):
@@ -68,6 +81,7 @@ class Engine(Protocol):
     target: str  # as it was opened, with a password if there is one
     tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
+    has_title_parts: bool  # a table `title_parts` with an index
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         """Run all operations in one durable transaction and return their results, or change nothing."""

@@ -491,6 +491,9 @@ DERIVED_VALUES: dict[int, tuple[str, ...]] = {
     )
 }
 
+# The last version that changed what only one engine has, see `migrations`.
+ENGINE_VERSION = 20
+
 # The directory of tenants, which a tenant's own tables do not have.
 DIRECTORY_TABLES = (TENANTS, TENANT_MEMBERS, API_KEYS, TENANT_USAGE, AUDIT_LOG)
 # In the order above, which is that of their references.

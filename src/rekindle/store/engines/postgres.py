@@ -162,6 +162,7 @@ class PostgresEngine:
 
     name = "postgresql"
     tenant = ""
+    has_title_parts = True
     _transaction_type = PostgresTransaction
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:

@@ -24,7 +24,7 @@ from rekindle.store.sessions.sessions import (
 )
 from rekindle.types import Message
 
-from .postgres_search import build_vectors
+from .words.vectors import build_vectors
 
 MAX_MESSAGES = 64  # in one statement
 # The numbers of rows that statements are made for, so that the server has few of them to prepare.
@@ -198,7 +198,8 @@ def build_statement(sessions: int, messages: int) -> str:
     added AS (INSERT INTO messages ({MESSAGE_VALUES})
         SELECT {MESSAGE_VALUES} FROM placed ORDER BY session, position
         RETURNING id, session, position),
-    indexed AS (INSERT INTO words (id, part, text) SELECT a.id, w.part - 1, w.text::tsvector
+    indexed AS (INSERT INTO words (id, part, text) SELECT a.id,
+        CASE WHEN strpos(p.words, E'\\n') = 0 THEN 0 ELSE w.part END, w.text::tsvector
         FROM added a JOIN placed p ON p.session = a.session AND p.position = a.position,
         unnest(string_to_array(p.words, E'\\n')) WITH ORDINALITY AS w (text, part)),
     recorded AS ({_RECORD_COMMIT})

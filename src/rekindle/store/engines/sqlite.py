@@ -59,6 +59,7 @@ class SqliteEngine:
     """A SQLite database file."""
 
     name = "sqlite"
+    has_title_parts = False
     tenant = ""  # each has a file of its own
 
     def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:

@@ -257,7 +257,8 @@ def _build_statement(
     if clause and clause.sessions is not None:
         # The set of their messages is small: no row of any other message is read. `+` keeps SQLite
         # from searching the index once for each of them.
-        wanted = f"FROM messages WHERE {build_in_condition(clause.sessions)}"
+        nums = [session.num for session in clause.sessions]
+        wanted = f"FROM messages WHERE {build_in_condition(nums)}"
         id_condition += f" AND +w.rowid IN (SELECT id {wanted})"
         id_condition += f" AND w.rowid >= (SELECT min(id) {wanted})"  # most are new
     sql = (

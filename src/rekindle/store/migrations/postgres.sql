@@ -9,7 +9,6 @@ CREATE TABLE words (
     PRIMARY KEY (id, part)
 );
 
-CREATE INDEX words_text ON words USING gin (text);
 CREATE INDEX words_long ON words (id) WHERE part > 0;
 
 -- The number of the last transaction of each writer: shows whether a commit without a reply succeeded.

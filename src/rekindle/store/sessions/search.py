@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
-from rekindle.store.core.engine import Clause, Engine, Row, Transaction
+from rekindle.store.core.engine import Clause, Engine, Row, SearchedSession, Transaction
 from rekindle.store.core.filter import Filter
 from rekindle.store.core.rows import MESSAGE_COLUMNS, MESSAGE_ROWS, get_search_text, row_to_message
 from rekindle.store.core.search_query import Query, SnippetMaker, parse_query
@@ -79,10 +79,11 @@ def _build_clause(
         condition, values = where.to_sql(now)
         conditions.append(condition)
         params += values
+    only: int | None = None
     if message_filter.get("session") is not None:
-        num, _ = get_session(tx, message_filter["session"])
+        only, _ = get_session(tx, message_filter["session"])
         conditions.append("m.session = ?")
-        params.append(num)
+        params.append(only)
     for name, condition in (
         ("role", "m.role = ?"),
         ("since", "m.time >= ?"),
@@ -98,19 +99,26 @@ def _build_clause(
         params.append(f" {escape_text('_'.join(message_filter['tool'].split()))} ")
     if not conditions:
         return None
-    few = None if message_filter.get("session") is not None else _find_few(tx, where, now)
-    return Clause(" AND ".join(conditions), params, few)
+    return Clause(" AND ".join(conditions), params, _find_few(tx, where, now, only))
 
 
-def _find_few(tx: Transaction, where: Filter, now: float) -> list[int] | None:
+def _find_few(
+    tx: Transaction, where: Filter, now: float, only: int | None
+) -> list[SearchedSession] | None:
     """Return the sessions that a search is limited to, unless they are many."""
-    if where == _DEFAULT_FILTER:
+    if where == _DEFAULT_FILTER and only is None:
         return None
     condition, params = where.to_sql(now)
-    sql = f"SELECT s.num, s.message_count FROM sessions s WHERE {condition}"
-    rows = tx.run(f"{sql} LIMIT {_FEW_SESSIONS + 1}", params)
-    is_few = len(rows) <= _FEW_SESSIONS and sum(count for _, count in rows) <= _FEW_MESSAGES
-    return [num for num, _ in rows] if is_few else None
+    if only is not None:
+        condition, params = f"{condition} AND s.num = ?", [*params, only]
+    sql = f"SELECT s.num, s.message_count, s.last_active FROM sessions s WHERE {condition}"
+    few = [SearchedSession(*row) for row in tx.run(f"{sql} LIMIT {_FEW_SESSIONS + 1}", params)]
+    is_few = len(few) <= _FEW_SESSIONS and sum(one.message_count for one in few) <= _FEW_MESSAGES
+    return sorted(few, key=_get_last_active, reverse=True) if is_few else None
+
+
+def _get_last_active(session: SearchedSession) -> float:
+    return session.last_active
 
 
 class MessageMatch(NamedTuple):

@@ -16,7 +16,13 @@ _VERSION = "s.num, s.changes"
 
 
 def find_by_title(
-    tx: Transaction, text: str, where: Filter, now: float, limit: int
+    tx: Transaction,
+    text: str,
+    where: Filter,
+    now: float,
+    limit: int,
+    *,
+    has_parts: bool = False,  # whether the store has an index of the parts of titles
 ) -> Sequence[Row]:
     """Return the numbers and versions of sessions whose titles contain all words, newest first.
 
@@ -35,13 +41,24 @@ def find_by_title(
         (*params, *words, limit),
     )
     if len(found) < limit and _has_older(tx, condition, params):
-        # Rare words: look through the index of titles.
+        parts = _split_words(text) if has_parts else []
+        if parts:
+            marks = ", ".join("?" * len(parts))
+            rare = f"SELECT session FROM title_parts WHERE parts @> ARRAY[{marks}]::text[]"
+        else:  # look through the index of all titles
+            rare, parts = f"SELECT s.num FROM sessions s WHERE {matches}", words
         found = tx.run(
-            f"SELECT {_VERSION} FROM sessions s WHERE s.num IN"
-            f" (SELECT s.num FROM sessions s WHERE {matches}) AND {condition} {_ORDER} LIMIT ?",
-            (*words, *params, limit),
+            f"SELECT {_VERSION} FROM sessions s WHERE s.num IN ({rare}) AND {matches}"
+            f" AND {condition} {_ORDER} LIMIT ?",
+            (*parts, *words, *params, limit),
         )
     return [*by_id, *(row for row in found if row not in by_id)][:limit]
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the parts of three characters that titles with these words have."""
+    words = [escape_text(word.casefold()) for word in text.split()]
+    return [*{word[start : start + 3] for word in words for start in range(len(word) - 2)}]
 
 
 def _has_older(tx: Transaction, condition: str, params: Sequence[Any]) -> bool:

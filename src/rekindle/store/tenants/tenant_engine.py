@@ -15,6 +15,7 @@ from rekindle.store.engines.postgres import (
     PostgresEngine,
     PostgresTransaction,
 )
+from rekindle.store.engines.postgres_search import find_tenant_messages
 
 from .shared_tables import ROLE, SETTING, SchemaNames, build_schema_names, create_or_upgrade
 
@@ -49,6 +50,8 @@ class TenantEngine(PostgresEngine):
     """
 
     _transaction_type = TenantTransaction
+    find = staticmethod(find_tenant_messages)
+    has_title_parts = False
 
     def __init__(
         self, url: str, tenant: str, *, durability: str, readonly: bool, busy_seconds: float

@@ -1,0 +1,1 @@
+"""The words of messages on PostgreSQL: their vectors, and searches through ranges of messages."""

@@ -1,0 +1,42 @@
+-- The search indexes of PostgreSQL, for a new database and for the upgrade to version 20.
+
+-- Besides its words, each row has keys of the ranges of ids that it is in: 2,048 ids, and 16 times as many
+-- three times over. The two lowest bits of a key are its level; parts of long messages have negative keys,
+-- too. A search for words in a range then reads what the range has of them, however long the whole list
+-- of a word is. The ranges stand first: a scan begins at the range, not at the oldest match.
+CREATE INDEX IF NOT EXISTS words_ranges ON words USING gin ((CASE WHEN part = 0
+    THEN ARRAY[(id >> 11) << 2, ((id >> 15) << 2) | 1, ((id >> 19) << 2) | 2, ((id >> 23) << 2) | 3]
+    ELSE ARRAY[(id >> 11) << 2, ((id >> 15) << 2) | 1, ((id >> 19) << 2) | 2, ((id >> 23) << 2) | 3,
+        -1 - ((id >> 11) << 2), -1 - (((id >> 15) << 2) | 1), -1 - (((id >> 19) << 2) | 2),
+        -1 - (((id >> 23) << 2) | 3)] END), text);
+
+-- All runs of three characters in a title, in a table of its own: every message updates the row of its
+-- session, and would write them again. A trigger, since older versions know nothing of this table.
+CREATE TABLE title_parts (
+    session BIGINT PRIMARY KEY REFERENCES sessions (num) ON DELETE CASCADE,
+    parts   TEXT[] NOT NULL
+);
+
+CREATE INDEX title_parts_found ON title_parts USING gin (parts);
+
+CREATE OR REPLACE FUNCTION split_title(title TEXT) RETURNS TEXT[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(array_agg(DISTINCT substr(title, start, 3)), '{}')
+    FROM generate_series(1, length(title) - 2) start
+$$;
+
+CREATE OR REPLACE FUNCTION index_title() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('DELETE FROM %I.title_parts WHERE session = $1', TG_TABLE_SCHEMA) USING NEW.num;
+    IF NEW.title_base IS NOT NULL THEN
+        EXECUTE format(
+            'INSERT INTO %1$I.title_parts VALUES ($1, %1$I.split_title($2))', TG_TABLE_SCHEMA
+        ) USING NEW.num, NEW.title_base;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER sessions_titled AFTER INSERT ON sessions FOR EACH ROW
+    WHEN (NEW.title_base IS NOT NULL) EXECUTE FUNCTION index_title();
+CREATE TRIGGER sessions_retitled AFTER UPDATE OF title_base ON sessions FOR EACH ROW
+    WHEN (NEW.title_base IS DISTINCT FROM OLD.title_base) EXECUTE FUNCTION index_title();
