@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from rekindle import Message, Store, open_store
 from rekindle.store.engines import postgres_search
+from rekindle.store.engines.words import range_walk, vectors
 
 EACH = 40
 
 
-@pytest.fixture(params=[20, 1_000], ids=["rare words apart", "ranges only"])
+@pytest.fixture(params=[1, 100, 9_000, 300_000], ids=lambda step: f"every {step:,} ids")
 def large(
     request: pytest.FixtureRequest,
     store_database: Callable[[], str],
@@ -20,11 +22,18 @@ def large(
 ) -> Iterator[Store]:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
     monkeypatch.setattr(postgres_search, "LARGE_STORE", 10)
-    monkeypatch.setattr(postgres_search, "RANKED_MATCHES", 8)
+    monkeypatch.setattr(postgres_search, "MESSAGES_PER_STEP", 20)
     monkeypatch.setattr(postgres_search, "FIRST_WINDOW", 5)
     monkeypatch.setattr(postgres_search, "WINDOW_GROWTH", 2)
-    monkeypatch.setattr(postgres_search, "RARE_WINDOW", request.param)
-    with open_store(store_database()) as store:
+    monkeypatch.setattr(postgres_search, "RARE_WINDOW", 20)
+    monkeypatch.setattr(range_walk, "RANKED_MATCHES", 8)
+    monkeypatch.setattr(range_walk, "MAX_CANDIDATES", 16)
+    monkeypatch.setattr(range_walk, "MAX_LONG", 2)
+    url = store_database()
+    with psycopg.connect(url) as connection:
+        # Ids are as far apart as in a store with many other messages.
+        connection.execute(f"ALTER TABLE messages ALTER COLUMN id SET INCREMENT BY {request.param}")  # pyright: ignore
+    with open_store(url) as store:
         rivers = [
             Message("user", f"river number{n} {'water ' * (n % 5)}", timestamp=1000.0 + n)
             for n in range(EACH)
@@ -55,6 +64,29 @@ def test_the_newest_matches_are_ranked_and_the_others_follow_by_age(large: Store
     assert found(large, "river", order="newest") == list(reversed(range(EACH)))
 
 
+def test_words_with_a_prefix_are_found_too(large: Store) -> None:
+    assert sorted(found(large, "riv* number1*")) == [1, *range(10, 20)]
+    assert found(large, "riv*", order="newest", session="rivers") == list(reversed(range(EACH)))
+
+
+def test_for_common_words_sessions_are_searched_from_the_most_recent_on(
+    large: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_walk.RangeWalk, "is_common", lambda *_: True)
+    for n in range(6):
+        said = [Message("user", f"lake {n}", timestamp=2000.0 + n + 10 * k) for k in range(10)]
+        large.append(large.begin(id=f"lake-{n}", owner="cy"), *said)
+    hits = large.search("lake", owner="cy", order="newest", limit=100)
+    times = [hit.message.timestamp or 0 for hit in hits]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == 60
+    first = {hit.session.id for hit in large.search("lake", owner="cy", limit=20)}
+    assert first <= {"lake-5", "lake-4"}
+    assert {hit.session.id for hit in large.search("lake", session="lake-0", limit=100)} == {
+        "lake-0"
+    }
+
+
 def test_filters_and_excluded_words_hold_in_every_range(large: Store) -> None:
     large.append(large.begin(id="other", owner="bob"), *[Message("user", "river of bob")] * 20)
     assert sorted(found(large, "river", owner="ada")) == list(range(EACH))
@@ -65,7 +97,7 @@ def test_filters_and_excluded_words_hold_in_every_range(large: Store) -> None:
 
 
 def test_words_in_different_parts_of_a_long_message_are_found_together(large: Store) -> None:
-    filler = " ".join(f"w{n}" for n in range(postgres_search.MAX_POSITIONS + 100))
+    filler = " ".join(f"w{n}" for n in range(vectors.MAX_POSITIONS + 100))
     large.append("rivers", Message("user", f"source {filler} delta"), Message("user", "delta"))
     assert found(large, "source delta") == [2 * EACH]
     assert found(large, "source delta", order="newest") == [2 * EACH]
@@ -73,3 +105,6 @@ def test_words_in_different_parts_of_a_long_message_are_found_together(large: St
     assert found(large, "source delta", role="user") == [2 * EACH]
     assert found(large, "source delta -w5") == []
     assert found(large, "source river") == []
+    both = Message("user", f"delta {filler} source")
+    large.append("rivers", *[both] * 4)
+    assert sorted(found(large, "source delta")) == [2 * EACH, *range(2 * EACH + 2, 2 * EACH + 6)]

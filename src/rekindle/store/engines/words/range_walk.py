@@ -24,7 +24,7 @@ NARROWING = 8  # of a step that would read too many
 MAX_CANDIDATES = 2_000  # rows with the words that a step reads, except from the narrowest range
 MAX_LONG = 200  # long messages with one of the words that a step looks into
 RANKED_CANDIDATES = 2_000  # of which those that meet the filters are ranked, if they are fewer
-SAMPLE = 20  # rows with the words that show how common they are
+SAMPLE = 200  # rows with the words that show how common they are
 
 # The keys of a row in `words_ranges`, written as there.
 _KEYS = (
@@ -68,11 +68,11 @@ class RangeWalk:
         """Return whether there are probably more candidates than this number of messages."""
         found, low = 0, self._end
         for bits in RANGE_BITS:
-            low = _get_low_end(self._end, 2 << bits)
-            ranges = _build_ranges(low, self._end, 2 << bits)
+            low = _get_low_end(self._end, 4 << bits)
+            ranges = _build_ranges(low, self._end, 4 << bits)
             sql = f"SELECT 1 FROM words w WHERE {ranges} AND w.text @@ ?::tsquery LIMIT {SAMPLE}"
             found = len(self._tx.run(sql, (self._whole,)))
-            if found == SAMPLE or not low:
+            if found >= SAMPLE // 10 or not low:
                 break
         return found / (self._end - low) * self._end > message_count
 
@@ -96,7 +96,7 @@ class RangeWalk:
     def _read_widest(self, high: int, limit: int) -> tuple[list[Row], int]:
         """Return the newest matches below an id, and the id from which on none is left out."""
         searched = self._end - high
-        expected = min(2 * limit, MAX_CANDIDATES // 2)
+        expected = min(limit * 5 // 4, MAX_CANDIDATES // 2)
         width = max(FIRST_WIDTH, searched * expected // (self._candidates + 1))
         while True:
             low = _get_low_end(high, width)
@@ -174,8 +174,8 @@ class RangeWalk:
 
 
 def _get_level(width: int) -> int:
-    """Return the widest level of which a range of ids has two or more."""
-    return max(0, sum(2 << bits <= width for bits in RANGE_BITS) - 1)
+    """Return the widest level of which this many ids have four or more ranges."""
+    return max(0, sum(4 << bits <= width for bits in RANGE_BITS) - 1)
 
 
 def _get_low_end(high: int, width: int) -> int:
