@@ -470,5 +470,7 @@ def test_the_tables_of_tenants_have_the_columns_of_the_store(
         for schema in build_schema_names("public"):
             shared = {*connection.execute(sql, (schema,)).fetchall()}
             shared |= {("rekindle_version", "version", "integer")}
-            missing = {row for row in own - shared if row[0] not in DIRECTORY}
+            # Row-level security would keep the index of the parts of titles from use.
+            left_out = {*DIRECTORY, "title_parts"}
+            missing = {row for row in own - shared if row[0] not in left_out}
             assert missing == shared - own == set()

@@ -43,15 +43,20 @@ def find_by_title(
     if len(found) < limit and _has_older(tx, condition, params):
         parts = _split_words(text) if has_parts else []
         if parts:
+            # In steps, since the planner may go through all sessions by age or title otherwise.
             marks = ", ".join("?" * len(parts))
-            rare = f"SELECT session FROM title_parts WHERE parts @> ARRAY[{marks}]::text[]"
+            sql = (
+                "WITH found AS MATERIALIZED (SELECT session FROM title_parts"
+                f" WHERE parts @> ARRAY[{marks}]::text[]), titled AS MATERIALIZED (SELECT s.*"
+                f" FROM found f JOIN sessions s ON s.num = f.session WHERE {matches}"
+                f" AND {condition}) SELECT {_VERSION} FROM titled s {_ORDER} LIMIT ?"
+            )
         else:  # look through the index of all titles
-            rare, parts = f"SELECT s.num FROM sessions s WHERE {matches}", words
-        found = tx.run(
-            f"SELECT {_VERSION} FROM sessions s WHERE s.num IN ({rare}) AND {matches}"
-            f" AND {condition} {_ORDER} LIMIT ?",
-            (*parts, *words, *params, limit),
-        )
+            sql = (
+                f"SELECT {_VERSION} FROM sessions s WHERE s.num IN"
+                f" (SELECT s.num FROM sessions s WHERE {matches}) AND {condition} {_ORDER} LIMIT ?"
+            )
+        found = tx.run(sql, (*parts, *words, *params, limit))
     return [*by_id, *(row for row in found if row not in by_id)][:limit]
 
 

@@ -100,7 +100,9 @@ class RangeWalk:
         width = max(FIRST_WIDTH, searched * expected // (self._candidates + 1))
         while True:
             low = _get_low_end(high, width)
-            long_ids = self._find_long(low, high, width) if self._is_spread else []
+            long_ids: Sequence[int] | None = ()
+            if self._is_spread:
+                long_ids = self._find_long(low, high, width)
             if long_ids is not None:
                 rows, candidates = self._read_range(low, high, width, long_ids, limit)
                 if candidates < MAX_CANDIDATES or width == FIRST_WIDTH:
