@@ -42,7 +42,7 @@ PROCESSES, THREADS, SECONDS, ROUNDS = 8, 4, 6.0, 3
 LEAST_RATIO = 0.8
 FREE_BYTES = 20 << 30  # that stay free on the disk
 BYTES_PER_MESSAGE = 2_500  # assumed before the first load
-LARGE_TABLES = frozenset({"messages", "words", "sessions"})
+LARGE_TABLES = frozenset({"messages", "words", "sessions", "title_parts"})
 FLOORS = {
     "floor": "the tables of the store",
     "pipeline": "the same, with one round trip for each commit and a statement less for each message",

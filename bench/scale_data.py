@@ -86,6 +86,7 @@ def fill(url: str, first: int, last: int) -> dict[str, Any]:
     loaded = time.monotonic()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE) sessions")
+        connection.execute("VACUUM (ANALYZE) title_parts")
         connection.execute("VACUUM (ANALYZE) messages")
         connection.execute("VACUUM (ANALYZE) words")
         connection.execute("CHECKPOINT")
