@@ -108,3 +108,38 @@ def test_words_in_different_parts_of_a_long_message_are_found_together(large: St
     both = Message("user", f"delta {filler} source")
     large.append("rivers", *[both] * 4)
     assert sorted(found(large, "source delta")) == [2 * EACH, *range(2 * EACH + 2, 2 * EACH + 6)]
+
+
+# The search indexes as they were before version 20.
+OLD_INDEXES = """
+DROP INDEX words_ranges;
+CREATE INDEX words_text ON words USING gin (text);
+DROP TABLE title_parts;
+DROP TRIGGER sessions_titled ON sessions;
+DROP TRIGGER sessions_retitled ON sessions;
+UPDATE words SET part = -part WHERE part > 0;
+UPDATE words SET part = -part - 1 WHERE part < 0;
+UPDATE rekindle_version SET version = 19;
+"""
+
+
+def test_a_store_of_the_version_before_is_upgraded(
+    store_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_search, "LARGE_STORE", 1)
+    monkeypatch.setattr("rekindle.store.sessions.title_search.NEWEST_SESSIONS", 1)
+    url = store_database()
+    filler = " ".join(f"w{n}" for n in range(vectors.MAX_POSITIONS + 100))
+    with open_store(url) as store:
+        for n in range(4):
+            session = store.begin(id=f"s{n}", title=f"Harbour {n}")
+            store.append(session, Message("user", f"source {filler} delta{n}"))
+    with psycopg.connect(url) as connection:
+        connection.execute(OLD_INDEXES)
+    with open_store(url) as store:
+        assert [hit.session.id for hit in store.search("source delta1")] == ["s1"]
+        assert [one.id for one in store.search_titles("arbour 0")] == ["s0"]
+        store.rename("s0", "Quay")
+        assert store.search_titles("arbour 0") == []
+        assert [one.id for one in store.search_titles("qua")] == ["s0"]
+        assert store.verify() == []
