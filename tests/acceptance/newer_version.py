@@ -13,7 +13,8 @@ import sys
 from rekindle.store.core import tables
 from rekindle.store.core.columns import Index, Table
 
-VERSION = 1 + max(part.since for table in tables.TABLES for part in (table, *table.parts))
+PARTS = [part for table in tables.TABLES for part in (table, *table.parts)]
+VERSION = 1 + max(tables.ENGINE_VERSION, *(part.since for part in PARTS))
 
 
 def extend_tables() -> None:
