@@ -192,7 +192,7 @@ def test_values_are_the_bytes_that_the_framework_writes() -> None:
         check(value)
     many = messages[:1] * 65_536
     assert encoder.encode(many) == serde.dumps_typed(many)
-    check([*messages, AIMessageChunk("a part")])
+    check([*messages, AIMessageChunk(content="a part")])
     check([*messages, {"role": "user", "content": "no message"}])
     check([*messages, HumanMessage("more", extra_field=[object.__name__])])
     asked.content = "There?"
