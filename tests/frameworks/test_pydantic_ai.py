@@ -131,7 +131,7 @@ def test_messages_and_what_they_cost_are_stored_together_or_not_at_all(
     async def talk() -> None:
         history = RekindleHistory("talk", store)
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "add_usage", fail)
+            patch.setattr("rekindle.store.sessions.usage.add_tokens", fail)
             with pytest.raises(RuntimeError, match="stop"):
                 await history.add([answer])
         assert await history.load() == []

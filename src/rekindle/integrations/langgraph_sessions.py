@@ -95,9 +95,11 @@ def convert_message(message: BaseMessage) -> Message:
             for call in message.tool_calls
         ]
     is_result = isinstance(message, ToolMessage)
+    content = message.content
+    text = content if type(content) is str else str(message.text)
     return Message(
         _ROLES[message.type],
-        str(message.text) if is_result or message.text else None,
+        text if is_result or text else None,
         calls,
         tool_call_id=message.tool_call_id if is_result else None,
         name=message.name,

@@ -44,7 +44,7 @@ class ValueEncoder:
 
     def _encode_message(self, message: Any) -> bytes | None:
         """Return a message as an element of a list; None for everything else."""
-        kind = type(message)
+        kind = cast(type[Any], type(message))
         if kind not in _MESSAGES or message.__pydantic_extra__:
             return None
         try:
