@@ -118,7 +118,7 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
         "session": ID, "id": ID, "name": ID, "ids": [ID, "s2"], "sessions": [ID, "s2"], "owner": ID,
         "query": word, "text": word, "key": ID, "keys": [ID], "where": Filter(archived=None), 
         "since": 0.0, "rules": "1", "version": "1", "nums": [*range(1, 2000)], "part": 0, "prefix": ID,
-        "prefixes": (ID,), "observations.finish.names": [PROJECT],
+        "prefixes": (ID,),
         "path": word, "paths": [word], "positions": range(5), "position": 0, "before": 3, "count": 2,
         "after": -1, "limit": 50, "get_offset": lambda _: 0, "title": word, "project": PROJECT,
         "folders": ["/work/shop"], "person": ID, "people": [ID, people], "day": "2026-11-18",

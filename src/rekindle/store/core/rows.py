@@ -457,3 +457,16 @@ def message_to_row(
 def measure_text(rows: Sequence[Row]) -> int:
     """Return the length of the texts of rows of MESSAGE_VALUES."""
     return sum([len(row[_CONTENT] or row[_BODY] or "") for row in rows])
+
+
+def drop_duplicates(messages: Sequence[Message]) -> list[Message]:
+    """Drop messages whose platform id occurs earlier in the same call."""
+    seen: set[str] = set()
+    kept: list[Message] = []
+    for message in messages:
+        name = message.platform_message_id
+        if name is None or name not in seen:
+            kept.append(message)
+        if name is not None:
+            seen.add(name)
+    return kept

@@ -15,6 +15,7 @@ from rekindle.store.core.rows import (
     SESSION_ROWS,
     check_value,
     decode_json,
+    drop_duplicates,
     measure_text,
     message_to_row,
     row_to_session,
@@ -269,19 +270,6 @@ def find_sessions(tx: Transaction, ids: Sequence[str]) -> dict[str, Session]:
     for placeholders, batch in iter_in_clauses([escape_text(id) for id in ids]):
         found += SESSION_ROWS.find(tx, f"WHERE s.id IN ({placeholders})", batch)
     return {session.id: session for session in found}
-
-
-def drop_duplicates(messages: Sequence[Message]) -> list[Message]:
-    """Drop messages whose platform id occurs earlier in the same call."""
-    seen: set[str] = set()
-    kept: list[Message] = []
-    for message in messages:
-        name = message.platform_message_id
-        if name is None or name not in seen:
-            kept.append(message)
-        if name is not None:
-            seen.add(name)
-    return kept
 
 
 def collect_tool_names(
