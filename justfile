@@ -69,5 +69,5 @@ fuzz *ARGS:
 
 # Look for faults with many fresh examples, and in every pattern of the package
 properties *ARGS:
-    REKINDLE_FUZZ=1 {{ python }} -m pytest tests/unit -n 2 "$@"
+    REKINDLE_FUZZ=1 {{ python }} -m pytest tests/unit tests/contract -n 2 "$@"
     {{ python }} -m tests.unit.pattern_sweep --all
