@@ -18,6 +18,7 @@
     ├── AccessDenied                the API key or the member may not do this
     │   └── InvalidApiKey           no such API key, or it was revoked or has expired
     ├── QuotaExceeded               the tenant has used up what it may store; says until when
+    ├── InboxFull                   too many messages wait for an answer; a new one was not stored
     ├── WrongOffset                 a part of a pushed transcript does not follow what the server has
     ├── ServerRefused               a Rekindle server rejects a request; says why
     ├── ServerUnreachable           a Rekindle server does not answer

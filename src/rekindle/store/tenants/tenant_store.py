@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rekindle.store.core.engine import Engine
     from rekindle.store.transfer.bulk_import import SessionImport, SessionImportResult
     from rekindle.store.transfer.jsonl import LoadReport
-    from rekindle.types import Rewind
+    from rekindle.types import Rewind, Tokens
 
 Charge = Callable[[int, int], None]  # messages and bytes
 TENANTS_FOLDER = "tenants"
@@ -48,19 +48,27 @@ class TenantStore(Store):
         while self._on_close:
             self._on_close.pop()()
 
-    def append(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> list[int]:
+    def append(
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
+    ) -> list[int]:
         """Append messages as `Store.append` does; raise `QuotaExceeded` if they are too many."""
         valid = [validate_message(message) for message in messages]
         with self._count([get_session_id(session)], valid):
-            return super().append(session, *valid)
+            return super().append(session, *valid, used=used)
 
     def submit_append(
-        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+        self,
+        session: Session | str,
+        *messages: Message | Mapping[str, JSON],
+        used: Mapping[str, Tokens] | None = None,
     ) -> Future[list[int]]:
         """Queue messages as `Store.submit_append` does."""
         valid = [validate_message(message) for message in messages]
         with self._count([get_session_id(session)], valid):
-            return super().submit_append(session, *valid)
+            return super().submit_append(session, *valid, used=used)
 
     def rewrite(
         self, session: Session | str, *messages: Message | Mapping[str, JSON]
