@@ -45,6 +45,7 @@ class _MessageFields(NamedTuple):
 
 _new_tuple = cast(Any, tuple).__new__
 _COMPARED_FIELDS = 9  # the fields before `timestamp`
+_PLAIN_DEPTH = 6
 _INFINITE = float("inf")
 _SCALARS = {str, int, bool, type(None)}  # valid JSON without further checks
 
@@ -221,21 +222,34 @@ def _check_parts(content: object) -> None:
 
 
 def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
-    if isinstance(value, Mapping):
-        items = cast(Mapping[object, object], value).items()
-        for key, item in items:
-            kind = type(item)
-            is_plain = kind in _SCALARS or (kind is float and abs(cast(float, item)) < _INFINITE)
-            if not is_plain or type(key) is not str:
-                break
-        else:
-            return
+    if _is_plain(value, _PLAIN_DEPTH):
+        return
     import json
 
     try:
         json.dumps(value, allow_nan=allow_nan)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field}: not valid JSON: {error}") from None
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Return whether a value is JSON for sure; encoding it to find out takes several times as long."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is float:
+        return abs(cast(float, value)) < _INFINITE
+    if not depth:
+        return False
+    if kind is list:
+        return all(_is_plain(item, depth - 1) for item in cast(list[object], value))
+    # Another mapping than a dictionary can be the outermost value alone.
+    if kind is not dict and not (depth == _PLAIN_DEPTH and isinstance(value, Mapping)):
+        return False
+    for key, item in cast(Mapping[object, object], value).items():
+        if type(key) is not str or not (type(item) in _SCALARS or _is_plain(item, depth - 1)):
+            return False
+    return True
 
 
 def _check_calls(calls: Iterable[ToolCall]) -> None:

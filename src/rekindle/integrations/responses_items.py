@@ -50,7 +50,7 @@ def message_to_items(message: Message) -> list[Item]:
         if type(whole) is dict or (whole is not None and isinstance(whole, Mapping)):
             return [dict(cast(Item, whole))]
         if type(kept) is dict or isinstance(kept, Mapping):
-            rest = dict(cast(Item, kept))
+            rest = cast(Item, kept)
     if call_id is not None:
         output = text if type(text) is str else message.text
         return [{"type": "function_call_output", "call_id": call_id, **rest, "output": output}]
