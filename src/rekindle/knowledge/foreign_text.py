@@ -18,6 +18,7 @@ from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
 from rekindle.knowledge.notes.harmless import is_subcommand
 from rekindle.knowledge.notes.programs import is_known_program
+from rekindle.knowledge.notes.records import is_slot
 from rekindle.shell.command_reader import split_commands
 from rekindle.types import Message, ToolCall
 
@@ -27,7 +28,6 @@ MIN_NAME_CHARS = 3
 _NO_RESULT = Message("tool")
 _PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
 _NAME = re.compile(r"[a-z]+")
-_SLOT = re.compile(r"<[a-z:]*>")
 _PROSE = re.compile(r"(?i)(?:\.(?:md|mdx|rst|txt|adoc|html?|pdf|log|csv|jsonl?)|/readme|^readme)$")
 _VENDORED = re.compile(r"(?:^|/)(?:node_modules|vendor|site-packages|\.venv|third_party|target)/")
 # What the owner of a repository writes for agents and builds.
@@ -82,7 +82,7 @@ class ForeignText:
     def _iter_names(self, form: str) -> Iterable[str]:
         for number, word in enumerate(form.split()):
             name, sign, value = word.partition("=")
-            if _SLOT.fullmatch(word) or (word[0] == "-" and not sign):
+            if is_slot(word) or (word[0] == "-" and not sign):
                 continue
             if sign and word[0] != "-":  # an assignment
                 variable = name.lower().split("_")[0]

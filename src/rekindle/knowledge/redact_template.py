@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import cast
 
@@ -12,9 +11,9 @@ from rekindle.types import JSON, Template, TemplateNote, replace_fields
 from . import file_format
 from .notes.command_forms import parse_command_line
 from .notes.harmless import keep_path
+from .notes.records import count_form_slots, fill_slots
 from .template_notes import describe_note
 
-_SLOT = re.compile(r"<(?:value|path|option)>")
 _UNREDACTED_KEYS = (
     file_format.OWNER_KEY,
     file_format.DROPPED_KEY,
@@ -49,9 +48,7 @@ def redact_template(template: Template, redactor: Redactor) -> Template:
 
 def count_slots(template: Template) -> int:
     """Count the values that were left out of the notes because they are not known to be harmless."""
-    return sum(
-        len(_SLOT.findall(f"{note.failed_command} {note.command}")) for note in template.notes
-    )
+    return sum(count_form_slots(f"{note.failed_command} {note.command}") for note in template.notes)
 
 
 def clean_foreign_note(note: TemplateNote) -> TemplateNote | None:
@@ -80,7 +77,7 @@ def clean_foreign_note(note: TemplateNote) -> TemplateNote | None:
 
 
 def _clean_command(command: str) -> str | None:
-    line = parse_command_line(_SLOT.sub("VALUE", command), "")
+    line = parse_command_line(fill_slots(command), "")
     texts = [
         f"cd {form.folder} && {form.text}" if form.folder else form.text for form in line.forms
     ]

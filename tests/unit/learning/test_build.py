@@ -308,7 +308,7 @@ def test_a_foreign_template_is_reduced_to_what_we_would_say(
     data = export_template(theirs, "rekindle", 0.0)
     found = building.import_template(store, folder, Redactor(), data, "file", None)
     assert [note.text for note in found.template.notes] == [
-        "`make docs <value>`",
+        "`make docs <name>=<value>`",
         "Always use tabs.",
     ]
     assert (found.dropped, found.template.tags, found.template.state) == (2, ("go",), "quarantined")

@@ -359,7 +359,7 @@ def test_patterns_of_an_older_file_become_notes_as_far_as_they_are_harmless(
     told = {(note.kind, note.failed_command, note.command or note.path) for note in found.notes}
     assert told == {
         ("pitfall", "pytest <value>", "uv run pytest <value>"),
-        ("command", None, "make lint <value>"),
+        ("command", None, "make lint <name>=<number>"),
         ("place", None, "docs/guide.md"),
         ("workflow", None, "make build && make test"),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
@@ -13,14 +14,20 @@ from rekindle.shell.risk import find_line_effects
 from rekindle.shell.wrappers import is_assignment
 
 from .harmless import (
+    describe_assignment,
+    describe_shape,
+    is_constant,
     is_file_name,
+    is_number,
+    is_own_subcommand,
+    is_plain_value,
     is_subcommand,
     keep_assignment,
     keep_option,
     keep_path,
     keep_value,
 )
-from .programs import INTERPRETERS
+from .programs import INTERPRETERS, is_own_program
 
 MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
@@ -123,6 +130,39 @@ def can_be_fixed(key: str) -> bool:
     return key.partition(" ")[0] not in _PLAIN
 
 
+# ── words of a project's own programs that nobody knows
+
+
+def list_doubtful_words(key: str, text: str) -> Iterator[str]:
+    """Yield what may be a value after all: ` word` of a subcommand, `--option=word` of a constant."""
+    program, _, rest = key.partition(" ")
+    if not is_own_program(program):
+        return
+    first = rest.partition(" ")[0]
+    if first and not is_subcommand(first, program, ""):
+        yield f" {first}"
+    words = text.split(" ")
+    joined = (f"{option}={word}" for option, word in pairwise(words) if "=" not in option)
+    for word in (*joined, *words):
+        option, sign, value = word.partition("=")
+        if sign and is_constant(option, value) and not is_plain_value(value):
+            yield word
+
+
+def get_value(doubtful: str) -> str:
+    """Return the word itself of a doubtful word."""
+    return doubtful.rpartition("=")[2].strip()
+
+
+def hide_word(text: str, program: str, word: str) -> str:
+    """Return the text of a command with a slot for a doubtful word of it."""
+    if word[0] == " ":
+        return text.replace(f"{program}{word}", f"{program} <value>", 1)
+    option, _, value = word.partition("=")
+    ended = f"{text} ".replace(f" {word} ", f" {option}=<value> ")
+    return ended.replace(f" {option} {value} ", f" {option} <value> ")[:-1]
+
+
 def relativize_path(path: str, root: str) -> str | None:
     """Return a path below the project's root, with slashes, or None if it is elsewhere."""
     path, root = path.replace("\\", "/").rstrip("/"), root.replace("\\", "/").rstrip("/")
@@ -192,8 +232,9 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
     """Return the key of a command and its arguments with slots."""
     key, shown = [name], list[str]()
     depth = 0 if name in _EVERYDAY or name in INTERPRETERS else 1
+    is_own = depth == 1 and is_own_program(name)
     takes_value = False
-    for word in words[:24]:
+    for number, word in enumerate(words[:24]):
         if word in ("-", "--"):
             shown.append(word)
             continue
@@ -207,18 +248,32 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
                 depth, takes_value = 1, False
             shown.append(option)
             continue
-        if depth and not takes_value and is_subcommand(word, name, key[-1] if key[1:] else ""):
+        is_first = number == 0 and len(words) > 1 and is_own
+        if (depth and not takes_value) and (
+            is_subcommand(word, name, key[-1] if key[1:] else "")
+            or (is_first and is_own_subcommand(word, name))
+        ):
             key.append(word)
             shown.append(word)
-            depth = int(word in _DEEP_WORDS)
+            depth = int(word in _DEEP_WORDS or is_first)
             continue
-        path = _keep_argument_path(word.strip("'\""), root)
+        bare = word.strip("'\"")
+        option = words[number - 1] if takes_value else ""
+        kept = _keep_own_value(bare, option) if is_own else None
+        path = _keep_argument_path(bare, root)
         if path and name in INTERPRETERS and len(key) == 1 and not takes_value:
             key.append(path)
         depth = depth if takes_value else 0
-        shown.append(path or keep_value(word))
+        shown.append(kept or path or describe_assignment(word) or keep_value(word))
         takes_value = False
     return " ".join(key), shown
+
+
+def _keep_own_value(word: str, option: str) -> str | None:
+    """Return what a project's own program is given, if that is a constant or a decimal number."""
+    if is_constant(option, word):
+        return word
+    return describe_shape(word) if "." in word and is_number(word) else None
 
 
 def _keep_argument_path(word: str, root: str) -> str | None:

@@ -32,7 +32,7 @@ from .note import (
 )
 from .observations import describe_look
 from .playbook import KnownFix, Playbook
-from .records import Fix
+from .records import Fix, drop_shapes, is_slot
 
 MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2
@@ -172,12 +172,12 @@ def _iter_suggestions(
             yield _Suggestion(describe_fix(one, playbook), words, look, one, usual)
         elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and failure.forms:
             yield _Suggestion(describe_fix(one, playbook), words, look, one, False)
-    known = {form.text for form in failure.forms}
+    known = {drop_shapes(form.text) for form in failure.forms}
     usage_error = usage_error and len(keys) == 1  # else nobody knows which of the commands it was
     for item in playbook.commands:
         if item.name not in keys or is_everyday(item.name):
             continue
-        never_worked = known.isdisjoint(form.text for form in item.forms)
+        never_worked = known.isdisjoint(drop_shapes(form.text) for form in item.forms)
         added = {
             form: words
             for form in item.forms
@@ -236,7 +236,7 @@ def list_new_words(fix: Fix) -> frozenset[str]:
 
 
 def _list_words(text: str) -> frozenset[str]:
-    return frozenset(word for word in text.split() if len(word) > 1 and word[0] != "<")
+    return frozenset(word for word in text.split() if len(word) > 1 and not is_slot(word))
 
 
 def _weigh_failure(known: KnownFix, failure: _Failure) -> float:

@@ -2,7 +2,8 @@
 
 A note needs the structure of what happened (programs, subcommands, options, files of the repository)
 and almost none of its values. So nothing is searched for that might be secret: a word stays only if its
-form is known to be harmless, and becomes a slot such as `<path>` otherwise.
+form is known to be harmless, and becomes a slot such as `<path>` otherwise. A slot may say the shape of
+a value (`<number>`, `<YYYY-MM-DD>`), which tells nothing but where its digits are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import is_common_word
 
-from .programs import is_known_program
+from .programs import is_known_program, is_own_program
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
@@ -29,6 +30,33 @@ _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")
+_OWN_SUBCOMMAND = re.compile(r"[a-z]+(?:-[a-z]+){0,3}")
+_JUMBLE = re.compile(r"[^aeiouy-]{5}|(?<![a-z])[a-f]{8,}(?![a-z])|q(?!u)")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,40}=(?!=)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
+_TIME = "(?:[01][0-9]|2[0-4]):[0-5][0-9]"
+_TIMES = tuple(
+    (re.compile(pattern), shape)
+    for pattern, shape in (
+        (rf"[12][0-9]{{3}}-{_MONTH}-{_DAY}", "<YYYY-MM-DD>"),
+        (rf"[12][0-9]{{3}}/{_MONTH}/{_DAY}", "<YYYY/MM/DD>"),
+        (rf"{_DAY}\.{_MONTH}\.[12][0-9]{{3}}", "<DD.MM.YYYY>"),
+        (rf"{_DAY}/{_DAY}/[12][0-9]{{3}}", "<NN/NN/YYYY>"),
+        (rf"[12][0-9]{{3}}-{_MONTH}", "<YYYY-MM>"),
+        (_TIME, "<HH:MM>"),
+        (rf"{_TIME}:[0-5][0-9]", "<HH:MM:SS>"),
+        (rf"[12][0-9]{{3}}-{_MONTH}-{_DAY}T{_TIME}", "<YYYY-MM-DDTHH:MM>"),
+        (rf"[12][0-9]{{3}}-{_MONTH}-{_DAY}T{_TIME}:[0-5][0-9]", "<YYYY-MM-DDTHH:MM:SS>"),
+        (rf"[12][0-9]{{3}}-{_MONTH}-{_DAY}T{_TIME}:[0-5][0-9]Z", "<YYYY-MM-DDTHH:MM:SSZ>"),
+    )
+)
+_NAMED_MONTH = re.compile(r"[0-3][0-9](-?)([A-Za-z]{3})\1([12][0-9]{3}|[0-9]{2})")
+_MONTHS = split_words("jan feb mar apr may jun jul aug sep oct nov dec")
+_UNITS = split_words(
+    "% ms s sec min h hr d g kg mg t lb km m cm mm mi ft px pt em rem k kb mb gb tb hz khz mhz ghz kw"
+)
+MIN_OWN_CHARS, MAX_OWN_CHARS = 2, 20  # of a subcommand that is no common word
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _PLAIN_VALUE = split_words(
     """
@@ -75,6 +103,13 @@ _SUBCOMMANDS = split_words(
     watch web why work workflow workflows worktree workspace workspaces write x
     """
 )
+# What an option with such a name is given belongs to a person, or is their text.
+_PERSONAL_OPTION = re.compile(
+    r"account|address|alias|answer|assign|auth|author|body|cc$|client|code|comment|contact|cred|custom"
+    r"|desc|domain|from|hint|host|key|login|mail|member|memo|message|msg|name|nick|note|owner|pass|person"
+    r"|phone|phrase|pin$|pw|question|reason|remark|review|say|secret|server|sign|subject|text|title|token"
+    r"|user|who|word|(?:^|-)(?:as|by|for|of|team|to|with)$"
+)
 _SCRIPT_RUNNERS = split_words(
     """
     make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
@@ -98,17 +133,73 @@ def keep_option(option: str, program: str) -> str | None:
         or (program in _WORD_OPTION_PROGRAMS and _WORD_OPTION.fullmatch(name))
     ):
         return None
-    return f"{name}={keep_value(value)}" if sign else name
+    if not sign:
+        return name
+    is_kept = is_own_program(program) and is_constant(name, value)
+    return f"{name}={value if is_kept else keep_value(value)}"
+
+
+def is_constant(option: str, word: str) -> bool:
+    """Return whether what an option of a project's own program is given is one of a few words."""
+    return (
+        _LONG_OPTION.fullmatch(option) is not None  # a letter does not say what it asks for
+        and _PERSONAL_OPTION.search(option[2:]) is None
+        and word.isascii()
+        and word.isalpha()
+        and word.islower()
+        and is_common_word(word)
+    )
 
 
 def keep_value(word: str) -> str:
     """Return a value if it is harmless, or else a slot for it."""
     bare = word.strip("'\"")
-    if bare.lower() in _PLAIN_VALUE or _SMALL_NUMBER.fullmatch(bare):
+    if is_plain_value(bare):
         return bare
     if _looks_like_path(bare) and (path := keep_path(bare)):
         return path
-    return "<path>" if "/" in bare and " " not in bare else "<value>"
+    return describe_shape(word)
+
+
+def is_plain_value(word: str) -> bool:
+    """Return whether a value is one that many programs take, or a small number."""
+    return word.lower() in _PLAIN_VALUE or _SMALL_NUMBER.fullmatch(word) is not None
+
+
+def is_number(word: str) -> bool:
+    """Return whether a value consists of digits, perhaps with decimals and a unit."""
+    found = _NUMBER.match(word)
+    return found is not None and (found.end() == len(word) or word[found.end() :].lower() in _UNITS)
+
+
+def describe_shape(word: str) -> str:
+    """Return the slot for a value: it says where digits are, and whether it is a text."""
+    bare = word.strip("'\"")
+    if is_number(bare):
+        return _NUMBER.sub("<number>", bare, count=1)
+    if (shape := _describe_time(bare)) is not None:
+        return shape
+    if " " not in bare:
+        return "<url>" if "://" in bare else "<path>" if "/" in bare else "<value>"
+    is_text = word[0] in "'\"" and word[-1] == word[0] and "$(" not in word and "`" not in word
+    return "'<text>'" if is_text else "<value>"
+
+
+def _describe_time(value: str) -> str | None:
+    """Return the shape of a date or a time; None if a value is neither."""
+    shape = next((shape for pattern, shape in _TIMES if pattern.fullmatch(value)), None)
+    named = _NAMED_MONTH.fullmatch(value)
+    if shape is not None or named is None or named.group(2).lower() not in _MONTHS:
+        return shape
+    sign, month, year = named.groups()
+    letters = "MMM" if month.isupper() else "mmm" if month.islower() else "Mmm"
+    return f"<DD{sign}{letters}{sign}{'Y' * len(year)}>"
+
+
+def describe_assignment(word: str) -> str | None:
+    """Return slots for an argument such as `speed=30`; None if it is no assignment."""
+    found = _ASSIGNMENT.match(word)
+    return f"<name>={describe_shape(word[found.end() :])}" if found else None
 
 
 def keep_assignment(word: str) -> str | None:
@@ -133,6 +224,19 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         and len(word) <= MAX_WORD_CHARS
         and _SUBCOMMAND.fullmatch(word) is not None
         and not _is_random(word)
+    )
+
+
+def is_own_subcommand(word: str, program: str) -> bool:
+    """Return whether the word right behind a project's own program may be one of its subcommands.
+
+    It need not be a known or common word, so that a note names it only if several sessions ran it.
+    """
+    return (
+        is_own_program(program)
+        and MIN_OWN_CHARS <= len(word) <= MAX_OWN_CHARS
+        and _OWN_SUBCOMMAND.fullmatch(word) is not None
+        and _JUMBLE.search(word) is None
     )
 
 

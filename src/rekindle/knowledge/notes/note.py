@@ -13,7 +13,7 @@ from rekindle.errors import InvalidInput
 from rekindle.knowledge.wishes.records import Wish
 
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
-from .records import CommandForms, PlaybookItem
+from .records import CommandForms, PlaybookItem, drop_shapes
 
 MAX_VARIANTS = 10
 MAX_FILE_VARIANTS = 2
@@ -176,7 +176,7 @@ def describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
     folder = fix.fixed_folder if fix.fixed_folder != fix.failed_folder else ""
     fixed = " && ".join((*fix.steps, fix.fixed_text))
     return RecalledNote(
-        id=make_note_id("pitfall", fix.failed_text, fixed),
+        id=make_note_id("pitfall", drop_shapes(fix.failed_text), drop_shapes(fixed)),
         kind="pitfall",
         text=f"`{fix.failed_text}` failed; `{_format_command(fixed, folder)}` then worked "
         f"({count_sessions(len(known.sessions))}).",
@@ -220,7 +220,7 @@ def describe_red_test(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
 def describe_form(form: CommandForms) -> RecalledNote:
     """Describe a form of a command that worked."""
     return RecalledNote(
-        id=make_note_id("command", form.text),
+        id=make_note_id("command", drop_shapes(form.text)),
         kind="command",
         text=f"`{_format_command(form.text, form.folder)}` worked ({count_sessions(form.sessions)}).",
         command=form.text,

@@ -24,7 +24,14 @@ from .calls import (
     read_forms,
     read_path,
 )
-from .command_forms import CommandForm, can_be_fixed, is_everyday
+from .command_forms import (
+    CommandForm,
+    can_be_fixed,
+    get_value,
+    hide_word,
+    is_everyday,
+    list_doubtful_words,
+)
 from .programs import get_program
 from .records import (
     ADVICE_MARK,
@@ -33,6 +40,7 @@ from .records import (
     FileUse,
     Fix,
     SessionObservation,
+    drop_shapes,
     hash_request,
     hash_word,
 )
@@ -40,9 +48,15 @@ from .records import (
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
 MIN_SEARCH_LIKENESS = 0.5
+MAX_SECRET_DISTANCE = 60  # characters behind its name, in what a user said
 MAX_STEPS = 3  # beside the command that was fixed
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _PLAIN_TOKEN = re.compile(r"-{0,2}[A-Za-z]?[a-z]+(?:[-_'][a-z]+){0,4}|-{0,2}[A-Z]{2,}")
+_SECRET_NAME = re.compile(
+    r"(?i)pass(?:word|phrase|code|wd)|\bpass\b|\bpwd?\b|secret|token|credential|\blog(?:ged)?[- ]?in\b"
+    r"|\bpin\b|\bkey\b|\buser ?name\b"
+)
+_SAID_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
     r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
@@ -62,7 +76,7 @@ def observe_session(
     files: dict[str, int] = {}
     command_files: dict[str, int] = {}
     said = "\n".join([request, *(one.text for one in turns)])
-    lines = [read_forms(one.call, root) for one in calls]
+    lines = _hide_secrets([read_forms(one.call, root) for one in calls], said)
     for one, forms in zip(calls, lines, strict=True):
         for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
@@ -97,25 +111,65 @@ def observe_session(
     )
 
 
+def _hide_secrets(
+    lines: Sequence[tuple[CommandForm, ...]], said: str
+) -> list[tuple[CommandForm, ...]]:
+    """Put slots for words that may be values if the user said them as a secret."""
+    doubtful = {
+        get_value(word)
+        for forms in lines
+        for form in forms
+        for word in list_doubtful_words(form.key, form.text)
+    }
+    secrets = _find_secrets(said, {word for word in doubtful if word in said.lower()})
+    if not secrets:
+        return list(lines)
+
+    def hide(form: CommandForm) -> CommandForm:
+        program = get_program(form.key)
+        for word in list_doubtful_words(form.key, form.text):
+            if get_value(word) in secrets:
+                key = program if word[0] == " " else form.key
+                form = CommandForm(key, hide_word(form.text, program, word), form.folder)
+        return form
+
+    return [tuple(map(hide, forms)) for forms in lines]
+
+
+def _find_secrets(said: str, words: set[str]) -> set[str]:
+    """Return which of the words the user said as a secret: redaction removes it, or its name is near."""
+    if not words:
+        return set()
+    from rekindle.redaction.redactor import Redactor  # few sessions need it
+
+    public = {*_SAID_WORD.findall(Redactor().redact_text(said).lower())}
+    near = {
+        word
+        for found in _SECRET_NAME.finditer(said)
+        for word in _SAID_WORD.findall(said[found.end() :][:MAX_SECRET_DISTANCE].lower())
+    }
+    return {word for word in words if word in near or word not in public}
+
+
 def _find_echoes(
     calls: Sequence[ObservedCall],
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
     said: str,
 ) -> Iterable[str]:
-    """Yield the forms that may follow what a stranger wrote."""
+    """Yield the forms, without the shapes of their slots, that may follow what a stranger wrote."""
     foreign = ForeignText(said)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
     for one, forms in zip(calls, lines, strict=True):
-        for form in forms:
-            if form.text in clean or form.text in echoes:
+        for text in (drop_shapes(form.text) for form in forms):
+            if text in clean or text in echoes:
                 continue
-            if foreign.is_echo(form.text):
-                echoes[form.text] = None
+            if foreign.is_echo(text):
+                echoes[text] = None
             else:
-                clean.add(form.text)
-                foreign.add_command(form.text)
+                clean.add(text)
+                foreign.add_command(text)
         if one.failed is False:
             foreign.add_files(list_used_files(one.call, forms, root))
         foreign.add_result(one.call, one.result.partition(ADVICE_MARK)[0])
@@ -192,16 +246,20 @@ def _list_steps(
             if one.failed is False
         )
         before = [*worked, *before]
-    known = {form.text for form in lines[index]} | {fixed.text}
-    added = [form.text for form in before if form.text not in known and not is_everyday(form.key)]
-    return tuple(dict.fromkeys(added))[:MAX_STEPS]
+    known = {drop_shapes(form.text) for form in (*lines[index], fixed)}
+    added: dict[str, str] = {}
+    for form in before:
+        text = drop_shapes(form.text)
+        if text not in known and not is_everyday(form.key):
+            added.setdefault(text, form.text)
+    return tuple(added.values())[:MAX_STEPS]
 
 
 def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
     """Return whether two forms differ in more than the files and values they were run with."""
     if failed.folder != fixed.folder:
         return True
-    before, after = failed.text.split(), fixed.text.split()
+    before, after = drop_shapes(failed.text).split(), drop_shapes(fixed.text).split()
     changed = {*before} ^ {*after}
     if any(word[0] == "-" or "=" in word for word in changed if word not in ("-", "--")):
         return True

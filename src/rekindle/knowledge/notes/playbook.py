@@ -10,19 +10,26 @@ import msgspec
 
 from rekindle.knowledge.wishes.records import Wish
 
-from .programs import get_program, is_known_program, is_worth_telling
+from .command_forms import hide_word, list_doubtful_words
+from .harmless import is_constant
+from .programs import get_program, is_known_program, is_own_program, is_worth_telling
 from .records import (
     ArgumentUse,
     CommandForms,
+    CommandUse,
     FileUse,
     Fix,
     PlaybookItem,
     PlaybookSession,
     SessionObservation,
+    drop_shapes,
     hash_word,
+    is_slot,
+    merge_slots,
 )
 from .scoring import COMMAND_WEIGHTS, FILE_WEIGHTS, estimate_shift
 
+MIN_WORD_SESSIONS = 2  # with different requests, for a word that may be a value
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
 MAX_ARGUMENTS = 12  # per command
@@ -70,7 +77,7 @@ def build_playbook(
 ) -> Playbook:
     """Build a playbook from the newest of a project's sessions, and from what users asked for."""
     ordered = sorted(observations, key=lambda one: (one.started, one.session))
-    newest = _drop_echoes(ordered[-MAX_SESSIONS:])
+    newest = _hide_rare_words(_drop_echoes(ordered[-MAX_SESSIONS:]))
     named = {program for one in newest for program in one.programs}
 
     def is_trusted(form: str, key: str) -> bool:
@@ -102,16 +109,23 @@ def build_playbook(
 def _drop_echoes(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
     """Drop what only follows texts of strangers: no session ran it without having read its name."""
     vouched = {
-        use.text for one in observations for use in one.commands if use.text not in one.echoes
+        text
+        for one in observations
+        for text in (drop_shapes(use.text) for use in one.commands)
+        if text not in one.echoes
     }
     dropped = {text for one in observations for text in one.echoes} - vouched
     return [_leave_out_forms(one, dropped) if one.echoes else one for one in observations]
 
 
 def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> SessionObservation:
-    commands = tuple(use for use in observation.commands if use.text not in dropped)
+    commands = tuple(use for use in observation.commands if drop_shapes(use.text) not in dropped)
     keys = {use.key for use in commands}
-    fixes = (one for one in observation.fixes if dropped.isdisjoint((one.fixed_text, *one.steps)))
+    fixes = (
+        one
+        for one in observation.fixes
+        if dropped.isdisjoint(map(drop_shapes, (one.fixed_text, *one.steps)))
+    )
     checks = observation.checks
     return msgspec.structs.replace(
         observation,
@@ -121,16 +135,77 @@ def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> Sess
     )
 
 
+# ── words of a project's own programs that nobody knows
+
+
+def _hide_rare_words(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Put slots for what may be a value and was not said by several independent sessions.
+
+    Those are subcommands of a project's own programs that are no common words, and the constants of
+    its options. Sessions with the same request are not independent: a fork repeats its parent.
+    """
+    users: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    for one in observations:
+        for use in one.commands:
+            for word in list_doubtful_words(use.key, use.text):
+                users.setdefault((get_program(use.key), word), set()).add(one.words)
+    rare = {word for word, requests in users.items() if len(requests) < MIN_WORD_SESSIONS}
+    return [_hide_words(one, rare) for one in observations]
+
+
+def _hide_words(
+    observation: SessionObservation, rare: AbstractSet[tuple[str, str]]
+) -> SessionObservation:
+    texts: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for use in observation.commands:
+        program = get_program(use.key)
+        for word in list_doubtful_words(use.key, use.text):
+            if (program, word) in rare:
+                texts[use.text] = hide_word(texts.get(use.text, use.text), program, word)
+                keys.update({use.key: program} if word[0] == " " else {})
+    if not texts:
+        return observation
+    commands: dict[tuple[str, str, str], CommandUse] = {}
+    for use in observation.commands:
+        key, text = keys.get(use.key, use.key), texts.get(use.text, use.text)
+        same = commands.get((key, text, use.folder))
+        worked, failed = (same.worked, same.failed) if same else (0, 0)
+        commands[key, text, use.folder] = CommandUse(
+            key, text, use.folder, worked + use.worked, failed + use.failed
+        )
+    fixes = [
+        msgspec.structs.replace(
+            one,
+            key=keys.get(one.key, one.key),
+            failed_text=texts.get(one.failed_text, one.failed_text),
+            fixed_text=texts.get(one.fixed_text, one.fixed_text),
+            steps=tuple(texts.get(step, step) for step in one.steps),
+        )
+        for one in observation.fixes
+    ]
+    checks = observation.checks
+    if checks is not None:
+        checks = tuple(dict.fromkeys(keys.get(key, key) for key in checks))
+    return msgspec.structs.replace(
+        observation, commands=tuple(commands.values()), fixes=tuple(fixes), checks=checks
+    )
+
+
+# ── what sessions have in common
+
+
 def _collect_commands(
     observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
 ) -> Iterable[PlaybookItem]:
-    forms: dict[str, dict[tuple[str, str], list[int]]] = {}
+    forms: dict[str, dict[tuple[str, str], CommandForms]] = {}
     used: dict[str, list[int]] = {}
     totals: dict[str, list[int]] = {}
-    arguments: dict[str, Counter[str]] = {}
+    arguments: dict[str, dict[str, ArgumentUse]] = {}
     for number, one in enumerate(observations):
         for key, found in _group_arguments(one).items():
-            arguments.setdefault(key, Counter()).update(found)
+            _add_arguments(arguments.setdefault(key, {}), found)
+        alike: dict[str, dict[tuple[str, str], CommandForms]] = {}
         for use in one.commands:
             if not is_trusted(use.text, use.key) or not is_worth_telling(use.text):
                 continue
@@ -142,18 +217,23 @@ def _collect_commands(
             sessions = used.setdefault(use.key, [])
             if not sessions or sessions[-1] != number:
                 sessions.append(number)
-            counts = forms.setdefault(use.key, {}).setdefault((use.text, use.folder), [0, 0, 0])
-            counts[0] += 1
-            counts[1] += use.worked
-            counts[2] += use.failed
+            form = CommandForms(use.text, use.folder, 1, use.worked, use.failed)
+            _add_form(alike.setdefault(use.key, {}), form)
+        for key, found in alike.items():
+            for form in found.values():
+                _add_form(forms.setdefault(key, {}), msgspec.structs.replace(form, sessions=1))
     for key, sessions in used.items():
-        joined = _join_rare_forms(forms[key], {*key.split(" ")})
-        known = {one: counts for one, counts in joined.items() if is_worth_telling(one[0])}
+        joined = _join_rare_forms(forms[key].values(), {*key.split(" ")})
+        known = [form for form in joined if is_worth_telling(form.text)]
         if not known:
             continue  # what each session ran is not kept
-        ranked = sorted(  # what several sessions ran alike says more than a form with slots
-            known.items(),
-            key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
+        known.sort(  # what several sessions ran alike says more than a form with slots
+            key=lambda one: (
+                "<path>" in (text := drop_shapes(one.text)),
+                -one.sessions,
+                -one.worked,
+                len(text),
+            )
         )
         yield PlaybookItem(
             name=key,
@@ -161,10 +241,8 @@ def _collect_commands(
             uses=sum(totals[key]),
             worked=totals[key][0],
             failed=totals[key][1],
-            forms=tuple(
-                CommandForms(text, folder, *counts) for (text, folder), counts in ranked[:MAX_FORMS]
-            ),
-            arguments=tuple(_rank_arguments(arguments[key])),
+            forms=tuple(known[:MAX_FORMS]),
+            arguments=tuple(_rank_arguments(arguments[key].values())),
         )
 
 
@@ -181,8 +259,10 @@ def split_arguments(text: str, key: str) -> list[str]:
     words = text.split(" ")
     found: list[str] = []
     names = set(key.split(" "))
+    is_own = is_own_program(get_program(key))
     for word in words:
-        if word[0] == "<" and found and found[-1][0] == "-" and " " not in found[-1]:
+        is_behind = bool(found) and found[-1][0] == "-" and " " not in found[-1]
+        if is_behind and (is_slot(word) or (is_own and is_constant(found[-1], word))):
             found[-1] += f" {word}"
         elif (
             word not in names
@@ -193,26 +273,48 @@ def split_arguments(text: str, key: str) -> list[str]:
     return found
 
 
-def _rank_arguments(used: Counter[str]) -> list[ArgumentUse]:
-    common = [one for one in used.items() if one[1] > 1 and one[0][0] != "<"]
-    common.sort(key=lambda one: (-one[1], one[0]))
-    return [ArgumentUse(text, sessions) for text, sessions in common[:MAX_ARGUMENTS]]
+def _add_arguments(known: dict[str, ArgumentUse], found: Iterable[str]) -> None:
+    """Count the arguments of one more session; those that differ in shapes of slots are the same."""
+    unique: dict[str, str] = {}
+    for text in found:
+        same = drop_shapes(text)
+        unique[same] = merge_slots(unique.get(same, text), text)
+    for same, text in unique.items():
+        before = known.get(same, ArgumentUse(text, 0))
+        known[same] = ArgumentUse(merge_slots(before.text, text), before.sessions + 1)
 
 
-def _join_rare_forms(
-    forms: dict[tuple[str, str], list[int]], names: AbstractSet[str]
-) -> dict[tuple[str, str], list[int]]:
-    """Join forms that single sessions used: what they were run with belongs to those sessions."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for (text, folder), counts in forms.items():
-        shown = (
-            text if counts[0] > 1 and "/tmp/" not in text else _hide_values(text, names),
-            folder,
+def _rank_arguments(used: Iterable[ArgumentUse]) -> list[ArgumentUse]:
+    common = [one for one in used if one.sessions > 1 and not is_slot(one.text)]
+    common.sort(key=lambda one: (-one.sessions, one.text))
+    return common[:MAX_ARGUMENTS]
+
+
+def _add_form(known: dict[tuple[str, str], CommandForms], form: CommandForms) -> None:
+    """Add a form to one that differs at most in the shapes of its slots."""
+    same = drop_shapes(form.text), form.folder
+    before = known.get(same)
+    known[same] = (
+        form
+        if before is None
+        else CommandForms(
+            merge_slots(before.text, form.text),
+            form.folder,
+            before.sessions + form.sessions,
+            before.worked + form.worked,
+            before.failed + form.failed,
         )
-        total = found.setdefault(shown, [0, 0, 0])
-        for index, count in enumerate(counts):
-            total[index] += count
-    return found
+    )
+
+
+def _join_rare_forms(forms: Iterable[CommandForms], names: AbstractSet[str]) -> list[CommandForms]:
+    """Join forms that single sessions used: what they were run with belongs to those sessions."""
+    found: dict[tuple[str, str], CommandForms] = {}
+    for form in forms:
+        is_shared = form.sessions > 1 and "/tmp/" not in form.text
+        text = form.text if is_shared else _hide_values(form.text, names)
+        _add_form(found, msgspec.structs.replace(form, text=text))
+    return list(found.values())
 
 
 def _hide_values(text: str, names: AbstractSet[str]) -> str:
@@ -224,7 +326,7 @@ def _hide_values(text: str, names: AbstractSet[str]) -> str:
             return word
         if "/" in word or "." in word.strip("."):
             return "<path>"
-        return "<value>" if word.isdigit() else word
+        return "<number>" if word.isdigit() else word
 
     kept = list[str]()
     for word in map(hide, words):
@@ -255,13 +357,33 @@ def _collect_fixes(
                 continue
             if not all(is_trusted(step, step) and is_worth_telling(step) for step in fix.steps):
                 continue
-            identity = msgspec.structs.replace(fix, look=())
-            _, sessions = known.setdefault(identity, (fix, []))
+            identity = _drop_fix_shapes(msgspec.structs.replace(fix, look=()))
+            first, sessions = known.get(identity, (fix, []))
+            known[identity] = _merge_fixes(first, fix), sessions
             if not sessions or sessions[-1] != number:
                 sessions.append(number)
     newest = sorted(known.values(), key=lambda one: one[1][-1])[-MAX_FIXES:]
     for fix, sessions in newest:
         yield KnownFix(fix, tuple(sessions))
+
+
+def _drop_fix_shapes(fix: Fix) -> Fix:
+    return msgspec.structs.replace(
+        fix,
+        failed_text=drop_shapes(fix.failed_text),
+        fixed_text=drop_shapes(fix.fixed_text),
+        steps=tuple(map(drop_shapes, fix.steps)),
+    )
+
+
+def _merge_fixes(first: Fix, other: Fix) -> Fix:
+    """Return the first of two fixes that differ at most in the shapes of slots, without those."""
+    return msgspec.structs.replace(
+        first,
+        failed_text=merge_slots(first.failed_text, other.failed_text),
+        fixed_text=merge_slots(first.fixed_text, other.fixed_text),
+        steps=tuple(map(merge_slots, first.steps, other.steps)),
+    )
 
 
 def _find_routine(

@@ -7,7 +7,12 @@ the user named in their own words.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from rekindle.judging.rules.text_patterns import split_words
+
+from .records import is_slot
 
 # Tools of the trade. Some run what others wrote: their arguments are slots unless they are known.
 _KNOWN_PROGRAMS = split_words(
@@ -37,6 +42,32 @@ _KNOWN_PROGRAMS = split_words(
     """
 )
 
+# Programs of the system: the first word behind them is a name, a pattern or a text of somebody.
+_SYSTEM_PROGRAMS = split_words(
+    """
+    ack adduser addgroup ag alias apropos arping at banner base32 base64 batch bc bg bind bw cal chage
+    chattr chfn chgrp chown chsh chroot cksum comm cowsay cpio crontab cscope csplit curlie dc dd
+    declare deluser dig dnf dpkg egrep emacs expand expect expr fgrep fg figlet finger fold gawk getent
+    getfacl gpasswd gpg groupadd groupdel groupmod groups groff hash hg host hostname hostnamectl http
+    httpie https id iconv ifconfig ifdown ifup install ip join jobs killall last lastlog let local
+    locate logger logname look lp lpr mail mailx mdfind mesg mkfifo mknod mktemp mlocate mount mutt
+    nano nc ncat netcat newgrp nmap nmcli notify-send nslookup op osascript paste pacman pgrep ping pkill
+    plocate printenv pt readonly rename renice rsync runuser say scp screen secret-tool security sendmail
+    seq set setfacl sftp shift shuf smbclient spd-say split ssh strace strings su sudo systemctl
+    tar telnet tmux toilet traceroute trap tput ugrep umask umount unalias uname unexpand unset unzip
+    useradd userdel usermod vi vim visudo w wall wget whatis whereis who whoami whois write xdg-open
+    yum zgrep zip zipgrep
+    """
+)
+# A program with such a part in its name may be given a person's name or a secret.
+_PERSONAL_PARTS = split_words(
+    """
+    account auth cert cred crypt keychain keyring ldap login mail member otp pass people person pgp psk
+    pw secret sign ssh sql token user vault wallet wifi
+    """
+)
+_OWN_PROGRAM = re.compile(r"[a-z][a-z0-9_-]{1,30}")
+
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
 _RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run")
@@ -52,6 +83,18 @@ def is_known_program(key: str) -> bool:
     return get_program(key) in _KNOWN_PROGRAMS
 
 
+@lru_cache(maxsize=10_000)
+def is_own_program(name: str) -> bool:
+    """Return whether a program seems to be made for the project: no known one, none for secrets."""
+    return (
+        _OWN_PROGRAM.fullmatch(name) is not None
+        and name not in _KNOWN_PROGRAMS
+        and name not in _SYSTEM_PROGRAMS
+        and not any(part in name for part in _PERSONAL_PARTS)
+        and "key" not in re.split("[-_]", name)
+    )
+
+
 def get_program(key: str) -> str:
     """Return the program of a command's key."""
     return key.partition(" ")[0]
@@ -64,5 +107,5 @@ def is_worth_telling(form: str) -> bool:
     if name not in INTERPRETERS:
         target = next((word for word in words if word[0] != "-" and word not in _RUN_WORDS), "")
         runs = name in _RUNNERS or (name in _TASK_RUNNERS and not _RUN_WORDS.isdisjoint(words))
-        return not (runs and target[:1] == "<")
-    return not all(word[0] == "<" or word in _SCRIPT_OPTIONS for word in words)
+        return not (runs and is_slot(target))
+    return not all(is_slot(word) or word in _SCRIPT_OPTIONS for word in words)

@@ -24,7 +24,7 @@ from .note import (
     list_notes,
 )
 from .playbook import KnownFix, Playbook, list_current_red_tests
-from .records import Fix, PlaybookItem, hash_words
+from .records import Fix, PlaybookItem, drop_shapes, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
@@ -149,7 +149,7 @@ def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[Kno
     common: list[KnownFix] = []
     for fixes in groups.values():
         times = {
-            (playbook.sessions[number].words, one.fix.failed_text)
+            (playbook.sessions[number].words, drop_shapes(one.fix.failed_text))
             for one in fixes
             for number in one.sessions
         }
@@ -162,11 +162,12 @@ def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[Kno
 
 def _describe_change(fix: Fix) -> tuple[object, ...]:
     """Return what fixes have in common that change a command in the same way, whatever it ran on."""
-    added = {*fix.fixed_text.split()} - {*fix.failed_text.split()}
+    failed, fixed = drop_shapes(fix.failed_text), drop_shapes(fix.fixed_text)
+    added = {*fixed.split()} - {*failed.split()}
     options = frozenset(word for word in added if word[0] == "-" or "=" in word)
     if options and not fix.steps and fix.fixed_folder == fix.failed_folder:
         return fix.key, options
-    return fix.key, fix.failed_text, fix.fixed_text, fix.fixed_folder, fix.steps
+    return fix.key, failed, fixed, fix.fixed_folder, tuple(map(drop_shapes, fix.steps))
 
 
 def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:

@@ -1,4 +1,4 @@
-"""What learning keeps of a session, as values, and words as hashes to compare them.
+"""What learning keeps of a session: values, slots in texts of commands, and words as hashes.
 
 Recall needs no more of it than this, so this is quick to import.
 """
@@ -14,7 +14,7 @@ import msgspec
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 4
+OBSERVATION_VERSION = 5
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -27,6 +27,14 @@ _STOP_WORDS = split_words(
     see get add one please let were been being does did doing want
     """
 )
+_TIME_SHAPE = r"<[YMDHSNTZm:./-]{5,24}>"
+_NUMBER_SHAPE = r"<number>[A-Za-z%]{0,3}"  # with its unit
+# Slots that say the shape of a value; what else a slot may be says only that there is one.
+_SHAPE = re.compile(rf"<name>=\S+|'<text>'|{_NUMBER_SHAPE}|<url>|{_TIME_SHAPE}")
+_SLOT = re.compile(rf"'<text>'|{_NUMBER_SHAPE}|<(?:value|path|option|name|url)>|{_TIME_SHAPE}")
+_EXAMPLES = {"'<text>'": "'a b'", "<url>": "http://a", "<name>": "name"}
+_TIME_LETTERS = ("YYYY", "YY", "MMM", "Mmm", "mmm", "MM", "DD", "NN", "HH", "SS")
+_TIME_DIGITS = ("2000", "26", "JAN", "Jan", "jan", "01", "01", "01", "00", "00")
 
 
 class CommandUse(msgspec.Struct, array_like=True, frozen=True):
@@ -119,6 +127,57 @@ class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
     failed: int = 0
     forms: tuple[CommandForms, ...] = ()
     arguments: tuple[ArgumentUse, ...] = ()
+
+
+def count_form_slots(text: str) -> int:
+    """Return the number of slots in the text of a command."""
+    return len(_SLOT.findall(text))
+
+
+def is_slot(word: str) -> bool:
+    """Return whether a word of a form stands for a value, or for a name and its value."""
+    return _SLOT.fullmatch(word) is not None or word.startswith("<name>=")
+
+
+@lru_cache(maxsize=20_000)
+def drop_shapes(text: str) -> str:
+    """Return a form with slots that do not say the shape of a value, so that forms can be compared."""
+    return _SHAPE.sub(_drop_shape, text) if "<" in text else text
+
+
+def _drop_shape(found: re.Match[str]) -> str:
+    slot = found.group()
+    return "<path>" if "/" in slot or slot.endswith(("<path>", "<url>")) else "<value>"
+
+
+def merge_slots(text: str, other: str) -> str:
+    """Return what two forms have in common that differ at most in the shapes of their slots."""
+    if text == other:
+        return text
+    pairs = zip(text.split(" "), other.split(" "), strict=True)
+    return " ".join(one if one == two else _merge_words(one, two) for one, two in pairs)
+
+
+def _merge_words(word: str, other: str) -> str:
+    if word.startswith("<name>=") and other.startswith("<name>="):
+        return "<name>=<value>"
+    return drop_shapes(word)
+
+
+def fill_slots(text: str) -> str:
+    """Return a form with an example for each slot, so that it can be read like a command."""
+    return _SLOT.sub(_fill_slot, text)
+
+
+def _fill_slot(found: re.Match[str]) -> str:
+    slot = found.group()
+    if slot.startswith("<number>"):
+        return slot.replace("<number>", "000")
+    if slot in _EXAMPLES or slot.strip("<>").islower():
+        return _EXAMPLES.get(slot, "VALUE")
+    for letters, digits in zip(_TIME_LETTERS, _TIME_DIGITS, strict=True):
+        slot = slot.replace(letters, digits)
+    return slot.strip("<>")
 
 
 def hash_request(text: str) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from .note import Recall, RecalledNote, make_note_id
 from .observations import MAX_CALLS_TO_FIX
 from .playbook import Playbook, build_playbook
 from .recall import recall_start
-from .records import SessionObservation
+from .records import SessionObservation, fill_slots
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
@@ -236,7 +236,7 @@ def _score_start(
         form.key
         for note in start.notes
         if note.command
-        for form in parse_command_line(note.command, one.root).forms
+        for form in parse_command_line(fill_slots(note.command), one.root).forms
         if is_own(form.key)
     }
     paths = {note.path for note in start.notes if note.path}

@@ -1,0 +1,307 @@
+"""Slots say the shape of a value, and words of a project's own programs stay if sessions share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from rekindle.knowledge.notes.calls import ObservedCall
+from rekindle.knowledge.notes.command_forms import parse_command_line
+from rekindle.knowledge.notes.note import list_notes
+from rekindle.knowledge.notes.observations import observe_session
+from rekindle.knowledge.notes.playbook import Playbook, build_playbook
+from rekindle.knowledge.notes.records import (
+    SessionObservation,
+    drop_shapes,
+    fill_slots,
+    merge_slots,
+)
+from rekindle.types import ToolCall
+from tests.unit.redaction.canaries import planted
+
+
+def get_text(command: str) -> str:
+    (form,) = parse_command_line(command, "/p").forms
+    return form.text
+
+
+def get_key(command: str) -> str:
+    (form,) = parse_command_line(command, "/p").forms
+    return form.key
+
+
+def observe(number: int, request: str, *commands: str | tuple[str, bool]) -> SessionObservation:
+    calls: list[ObservedCall] = []
+    for one in commands:
+        command, failed = (one, False) if isinstance(one, str) else one
+        call = ToolCall("1", "Bash", {"command": command})
+        calls.append(ObservedCall(call, "error: unknown" if failed else "", failed, "", 0))
+    return observe_session(f"s{number}", float(number), "/p", request, calls)
+
+
+def build(*sessions: Sequence[str | tuple[str, bool]], request: str = "desk") -> Playbook:
+    """Learn from sessions with different requests, whose user names the program `deskctl`."""
+    numbers = ("first", "second", "third", "fourth", "fifth")
+    return build_playbook(
+        observe(number, f"{request} {numbers[number]} with deskctl", *commands)
+        for number, commands in enumerate(sessions)
+    )
+
+
+def list_texts(playbook: Playbook) -> list[str]:
+    return [form.text for item in playbook.commands for form in item.forms]
+
+
+# ── subcommands of a project's own program
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "text"),
+    [
+        ("deskctl lamp show 913", "deskctl lamp show", "deskctl lamp show <number>"),
+        ("deskctl lamp-post 913", "deskctl lamp-post", "deskctl lamp-post <number>"),
+        ("deskctl lamp --dim", "deskctl lamp", "deskctl lamp --dim"),
+        ("bin/deskctl lamp x1 --dim", "deskctl lamp", "bin/deskctl lamp <value> --dim"),
+        ("deskctl import lamp 913", "deskctl import", "deskctl import <value> <number>"),
+    ],
+)
+def test_the_word_behind_a_program_of_the_project_is_a_subcommand(
+    command: str, key: str, text: str
+) -> None:
+    assert (get_key(command), get_text(command)) == (key, text)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "deskctl swordfish",  # nothing follows
+        "deskctl --open swordfish lamp",
+        "deskctl -v swordfish",
+        "deskctl import swordfish --dim",
+        "deskctl --open 1 swordfish --dim",
+        "deskctl Swordfish --dim",
+        "deskctl swordfish7 --dim",
+        "deskctl swordfishswordfishswordfish --dim",
+        "deskctl-login swordfish --dim",
+        "mypass swordfish --dim",
+        "vaultctl swordfish --dim",
+        "oursql swordfish --dim",
+        "desk-key swordfish --dim",
+        "ag swordfish --dim",
+        "chown swordfish a.txt",
+        "useradd swordfish -m",
+        "Deskctl swordfish is it",
+        "deskctl.sh swordfish --dim",
+        "pytest swordfish --dim",
+        "docker swordfish --dim",
+    ],
+)
+def test_what_may_be_a_value_is_no_subcommand(command: str) -> None:
+    assert "swordfish" not in str(parse_command_line(command, "/p")).lower()
+
+
+@pytest.mark.parametrize("word", ["xkcdvbnm", "deadbeef", "qwertz", "bcdfghjkl-ab"])
+def test_a_word_that_looks_random_is_no_subcommand(word: str) -> None:
+    assert get_text(f"deskctl {word} --dim") == "deskctl <value> --dim"
+
+
+def test_a_subcommand_is_told_only_if_independent_sessions_ran_it() -> None:
+    shared = build(["deskctl lamp show 913"], ["deskctl lamp show 120"])
+    assert list_texts(shared) == ["deskctl lamp show <number>"]
+    alone = build(["deskctl lamp show 913", "make test"], ["make test"])
+    assert sorted(list_texts(alone)) == ["deskctl <value> show <number>", "make test"]
+    fork = observe(1, "desk with deskctl", "deskctl lamp show 913")
+    forks = build_playbook([fork, msgspec.structs.replace(fork, session="s2", started=2.0)])
+    assert b"lamp" not in msgspec.msgpack.encode(forks)
+
+
+def test_a_rare_subcommand_is_in_no_fix_and_no_check() -> None:
+    commands = [("deskctl lamp --odd", True), "deskctl lamp --dim", "git commit -m x"]
+    playbook = build(commands, ["make test"])
+    assert playbook.fixes
+    assert b"lamp" not in msgspec.msgpack.encode(playbook)
+
+
+def test_a_word_that_the_user_said_as_a_secret_is_in_no_observation() -> None:
+    for said in (
+        "the password is swordfish",
+        "Passphrase: `swordfish`",
+        "log in with ada / swordfish",
+        "use the token swordfish.",
+    ):
+        seen = observe(1, said, "deskctl swordfish --dim 1", ("deskctl swordfish --odd", True))
+        assert b"swordfish" not in msgspec.msgpack.encode(seen)
+    seen = observe(1, "the password is short", "deskctl open --lane short --dim")
+    assert [use.text for use in seen.commands] == ["deskctl open --lane short --dim"]
+    seen = observe(1, "the password is dry", "deskctl open --lane dry", "deskctl open --lane=dry")
+    assert [use.text for use in seen.commands] == [
+        "deskctl open --lane <value>",
+        "deskctl open --lane=<value>",
+    ]
+
+
+# ── constants of options
+
+
+def test_a_common_word_behind_an_option_of_the_projects_program_stays() -> None:
+    assert get_text("deskctl open --lane dry") == "deskctl open --lane dry"
+    assert get_text("deskctl open --lane=dry 'x y'") == "deskctl open --lane=dry '<text>'"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "deskctl open -l dry",  # a letter does not say what it asks for
+        "deskctl open --password dry",
+        "deskctl open --api-key=dry",
+        "deskctl open --user dry",
+        "deskctl open --display-name dry",
+        "deskctl open --host dry",
+        "deskctl open --mail-to dry",
+        "deskctl open --message dry",
+        "deskctl open --title dry",
+        "deskctl open --say dry",
+        "deskctl open --to dry",
+        "pytest --lane dry",
+        "mypass open --lane dry",
+    ],
+)
+def test_what_an_option_asks_of_a_person_goes(command: str) -> None:
+    assert "dry" not in get_text(command)
+
+
+def test_a_name_behind_an_option_goes() -> None:
+    assert get_text("deskctl open --lane swordfish") == "deskctl open --lane <value>"
+    assert get_text("deskctl open --lane Dry") == "deskctl open --lane <value>"
+
+
+def test_a_constant_is_told_only_if_independent_sessions_share_it() -> None:
+    shared = build(["deskctl open a1 --lane dry"], ["deskctl open b2 --lane dry --dim"])
+    assert sorted(list_texts(shared)) == [
+        "deskctl open <value> --lane dry",
+        "deskctl open <value> --lane dry --dim",
+    ]
+    alone = build(["deskctl open a1 --lane dry"], ["deskctl open b2 --lane=fast"])
+    assert sorted(list_texts(alone)) == [
+        "deskctl open <value> --lane <value>",
+        "deskctl open <value> --lane=<value>",
+    ]
+
+
+# ── shapes
+
+
+@pytest.mark.parametrize(
+    ("value", "slot"),
+    [
+        ("913", "<number>"),
+        ("7.25", "<number>"),
+        ("2024-03-02", "<YYYY-MM-DD>"),
+        ("2024/03/02", "<YYYY/MM/DD>"),
+        ("02.03.2024", "<DD.MM.YYYY>"),
+        ("03/02/2024", "<NN/NN/YYYY>"),
+        ("2024-03", "<YYYY-MM>"),
+        ("2024-03-02T10:15", "<YYYY-MM-DDTHH:MM>"),
+        ("2024-03-02T10:15:30Z", "<YYYY-MM-DDTHH:MM:SSZ>"),
+        ("04APR26", "<DDMMMYY>"),
+        ("04-Apr-2026", "<DD-Mmm-YYYY>"),
+        ("04ABC26", "<value>"),
+        ("120min", "<number>min"),
+        ("7.5kg", "<number>kg"),
+        ("913abc", "<value>"),
+        ("10:15", "<HH:MM>"),
+        ("10:15:30", "<HH:MM:SS>"),
+        ("'two words'", "'<text>'"),
+        ('"two words"', "'<text>'"),
+        ("speed=30", "<name>=<number>"),
+        ("day=2024-03-02", "<name>=<YYYY-MM-DD>"),
+        ("name=Ada", "<name>=<value>"),
+        ("https://example.org/a?b=c", "<url>"),
+        ("2024-13-02", "<value>"),
+        ("80:80", "<value>"),
+        ("Ada", "<value>"),
+        ("'Ada'", "<value>"),
+        ('"$(cat a b)"', "<value>"),
+        ("/home/ada/x", "<path>"),
+    ],
+)
+def test_a_slot_says_the_shape_of_its_value(value: str, slot: str) -> None:
+    assert get_text(f"deskctl open {value}") == f"deskctl open {slot}"
+    assert get_text(f"deskctl open --lane {value}") == f"deskctl open --lane {slot}"
+
+
+def test_known_programs_keep_their_small_numbers_and_versions() -> None:
+    assert get_text("gh pr view 17") == "gh pr view 17"
+    assert get_text("gh pr view 1700") == "gh pr view <number>"
+    assert get_text("pyenv install 3.12") == "pyenv install 3.12"
+
+
+def test_keys_do_not_depend_on_shapes() -> None:
+    for value in ("913", "2024-03-02", "'a b'", "Ada", "x=1"):
+        assert get_key(f"go test -run {value}") == "go test"
+
+
+def test_forms_that_differ_in_shapes_are_one() -> None:
+    playbook = build(
+        ["deskctl open 913 --at 10:15", "deskctl open 914 --at 10:16"],
+        ["deskctl open Ada --at 11:20"],
+        ["deskctl open 915 --at 12:20"],
+    )
+    (item,) = playbook.commands
+    assert [(form.text, form.sessions, form.worked) for form in item.forms] == [
+        ("deskctl open <value> --at <HH:MM>", 3, 4)
+    ]
+    assert [(one.text, one.sessions) for one in item.arguments] == [("--at <HH:MM>", 3)]
+
+
+def test_fixes_that_differ_in_shapes_are_one_and_keep_their_id() -> None:
+    def fix(value: str) -> list[str | tuple[str, bool]]:
+        return [(f"deskctl open {value}", True), f"deskctl open --dim {value}"]
+
+    (known,) = build(fix("913"), fix("Ada")).fixes
+    assert len(known.sessions) == 2
+    assert known.fix.fixed_text == "deskctl open --dim <value>"
+    ids = {
+        note.id
+        for value in ("913", "Ada", "'a b'")
+        for note in list_notes(build(fix(value), fix(value)))
+        if note.kind == "pitfall"
+    }
+    assert len(ids) == 1
+
+
+def test_shapes_merge_word_by_word_and_can_be_read_again() -> None:
+    text = (
+        "deskctl open <name>=<number> <YYYY-MM-DD> '<text>' <url> <HH:MM:SS> <number>kg <DDMMMYY>"
+    )
+    assert merge_slots(text, text) == text
+    assert merge_slots("a <name>=<number> <number>", "a <name>=<value> <HH:MM>") == (
+        "a <name>=<value> <value>"
+    )
+    assert drop_shapes(text) == (
+        "deskctl open <value> <value> <value> <path> <value> <value> <value>"
+    )
+    assert get_text(fill_slots(text)) == text
+
+
+# ── planted values
+
+
+def test_no_planted_value_is_kept_behind_a_program_of_the_project() -> None:
+    leaks: list[str] = []
+    for canary in planted(11):
+        for value in (one for one in canary.values if len(one) > 5):
+            seen = observe(
+                1,
+                canary.text,
+                f"deskctl {value} --dim",
+                f"deskctl open --lane {value}",
+                f"deskctl open --lane={value} {value}",
+                (f"deskctl open speed={value} '{value} x'", True),
+                f"deskctl open {value} https://{value}",
+            )
+            kept = msgspec.msgpack.encode(seen) + msgspec.msgpack.encode(build_playbook([seen] * 3))
+            leaks += [f"{canary.kind}: {value}"] if value.encode() in kept else []
+    assert leaks == []
