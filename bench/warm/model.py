@@ -138,6 +138,8 @@ def serving(name: str, threads: int = 2, program: Path | None = None) -> Generat
 
     `program` is a `llama-server` to use instead of the engine from the registry.
     """
+    if program and not os.access(program, os.X_OK):
+        raise NoModel(f"{program}: no program that can be run")
     file = bring(name)
     port = _free_port()
     log = ROOT / "bench" / ".work" / f"engine-{name}.log"
