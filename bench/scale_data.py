@@ -19,6 +19,7 @@ from rekindle.store.core.rows import (
     get_row_search_text,
     message_to_values,
 )
+from rekindle.store.engines.words.project_numbers import compute_project_number
 from rekindle.store.engines.words.vectors import build_vectors
 
 from .contestants.rekindle import message
@@ -109,11 +110,18 @@ def _copy_messages(connection: psycopg.Connection[Any], first: int, last: int) -
         for id, num, position, row in _iter_places(pool, rng, start, end):
             stamp = START + num * 60 + position * 20
             rows.append(f"{id}\t{num}\t{position}\t{row.values.format(id=id, time=stamp)}\n")
-            words.append(f"{id}\t0\t{row.vector} 'u{id}':{row.words + 1}\n")
+            project = _number_project(num % PROJECTS)
+            vector = f"{row.vector} 'u{id}':{row.words + 1}"
+            words.append(f"{id}\t0\t{vector}\t{project}\t{num}\t{stamp}\n")
             total += row.text_bytes
         _copy(connection, f"messages (id, session, position, {values})", rows)
-        _copy(connection, "words (id, part, text)", words)
+        _copy(connection, "words (id, part, text, project, session, time)", words)
     return total
+
+
+@cache
+def _number_project(number: int) -> int:
+    return compute_project_number(f"example.com/team/project-{number}")
 
 
 def _copy(connection: psycopg.Connection[Any], target: str, lines: list[str]) -> None:

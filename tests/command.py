@@ -15,6 +15,7 @@ import atexit
 import inspect
 import marshal
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -32,6 +33,9 @@ COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 _SERVER = Path(__file__).with_name("command_server.py")
 _CLIENT = Path(__file__).with_name("command_client.py")
 _REAL = "REKINDLE_TEST_REAL_START"
+_FORKED = os.environ.pop(
+    "REKINDLE_TEST_COMMAND_SERVER", ""
+)  # of a process that got one when it was
 _SOURCES = {str(Path(rekindle.__file__).parents[1]), str(Path(__file__).parents[1])}
 
 
@@ -128,6 +132,13 @@ def get_script_runner() -> str:
     return str(_CommandServer.get().scripts / "python3")
 
 
+def get_worker_program() -> str | None:
+    """Return what starts a worker of xdist, with all loaded that commands need, None for Python."""
+    if os.environ.get(_REAL) or sys.platform != "linux":
+        return None
+    return str(_CommandServer.get().scripts / "worker")
+
+
 def _is_like_ours(env: Mapping[str, str]) -> bool:
     """Whether an interpreter started with `env` would be like the one that was started with ours."""
     if os.environ.get(_REAL):
@@ -203,27 +214,25 @@ class _CommandServer:
             return cls._one
 
     def __init__(self) -> None:
+        global _FORKED
         self._owner = os.getpid()
-        self._folder = tempfile.TemporaryDirectory(prefix="rekindle-command-")
-        self._address = f"{self._folder.name}/socket"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(self._address)
-        listener.listen(64)
-        self._life, theirs = socket.socketpair()
-        numbers = (listener.fileno(), theirs.fileno())
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_SERVER), *map(str, numbers)], pass_fds=numbers
-        )
-        listener.close()
-        theirs.close()
+        if _FORKED:
+            pid, life, folder = _FORKED.split(":", 2)
+            self._pid, self._life = int(pid), socket.socket(fileno=int(life))
+            _FORKED = ""  # a process that is forked off this one needs another
+        else:
+            folder = tempfile.mkdtemp(prefix="rekindle-command-")
+            self._pid, self._life = _start_server(f"{folder}/socket")
+        self._address = f"{folder}/socket"
+        self._folder = Path(folder)
         self._write_client()
         atexit.register(self._close)
 
     def _write_client(self) -> None:
-        self.scripts = Path(self._folder.name) / "bin"
+        self.scripts = self._folder / "bin"
         self.scripts.mkdir()
         code = _CLIENT.read_text().replace("ADDRESS", repr(self._address))
-        for name in ("rekindle", "python3"):
+        for name in ("rekindle", "python3", "worker"):
             client = self.scripts / name
             client.write_text(f"#!{sys.executable} -SI\n{code}")
             client.chmod(0o755)
@@ -243,5 +252,19 @@ class _CommandServer:
     def _close(self) -> None:
         if self._owner == os.getpid():
             self._life.close()
-            self._process.wait()
-            self._folder.cleanup()
+            os.waitpid(self._pid, 0)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _start_server(address: str) -> tuple[int, socket.socket]:
+    """Start a server at an address; its process id, and a socket that it lives as long as."""
+    ours, theirs = socket.socketpair()
+    with theirs, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        numbers = (listener.fileno(), theirs.fileno())
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(_SERVER), *map(str, numbers)], pass_fds=numbers
+        )
+    process.returncode = 0  # it is waited for by its process id
+    return process.pid, ours

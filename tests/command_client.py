@@ -1,4 +1,4 @@
-"""`rekindle` or `python3` on the PATH of a shell script: asks the server of commands for a child.
+"""`rekindle` or `python3` on the PATH of a script, or a worker of xdist: asks the command server for it.
 
 It starts with nothing but modules that are written in C, which halves its own start, and stays as
 long as the command: signals are passed on to it, and its end is ours.
@@ -10,7 +10,10 @@ import marshal
 import os
 import sys
 
-is_python = sys.argv[0].endswith("python3")
+is_worker = sys.argv[0].endswith("worker")
+if is_worker:
+    sys.argv.remove("-u")
+is_python = is_worker or sys.argv[0].endswith("python3")
 first = sys.argv[1] if len(sys.argv) > 1 else "-"
 if is_python and first.startswith("-") and first not in ("-c", "-m"):
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
@@ -23,6 +26,7 @@ request = {
     "cwd": os.getcwd(),
     "terminal": False,
     "owned": False,
+    "is_worker": is_worker,
 }
 text = marshal.dumps(request)
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))

@@ -5,11 +5,15 @@ by hand: `python -P command_server.py LISTENER LIFE`, the numbers of two sockets
 A request is one connection: its length, a marshalled dict, and the file descriptors of stdin,
 stdout and stderr. It asks for the command, or for what `python3` makes of a script, `-m MODULE` or
 `-c CODE`.
+
+The workers of a whole run are forked off such a server as well, and each has one of its own, forked
+before it loads the tests: so all this is loaded once instead of twice by every worker.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -24,6 +28,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -64,13 +69,17 @@ CLONE_PARENT = 0x8000
 def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     life = socket.socket(fileno=int(sys.argv[2]))
+    gc.disable()  # what is loaded stays, and looking for garbage in it takes a sixth of the time
     load_everything()
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:  # a fork would copy their locks, and not them
         sys.exit(f"importing the command has started threads: {len(threads) - 1}")
     gc.collect()
     gc.freeze()
+    gc.enable()
     if request := serve_requests(listener, life):
+        if request.get("is_worker"):
+            request = fork_own_server() or request
         leave(run_program(request["is_python"]))
 
 
@@ -148,30 +157,97 @@ def load_everything() -> None:
 
 def serve_requests(listener: socket.socket, life: socket.socket) -> dict[str, Any] | None:
     """Return the request in a child that is to fulfil it, None in the server at its end."""
+    watched = WatchedChildren()
     while True:
-        ready, _, _ = select.select([listener, life], [], [])
+        ready = watched.wait_for(listener, life)
         if life in ready:  # nobody writes to it: the tests have ended
+            watched.kill()
             return None
-        reap_children()
+        if listener not in ready:
+            continue
         connection, _ = listener.accept()
         request, files = receive_request(connection)
-        child = fork_owned(connection) if request["owned"] else fork_watched(connection)
-        if child:
+        pid = fork_sibling() if request["owned"] else os.fork()
+        if pid == 0:
             for each in (listener, life, connection):
                 each.detach()
             become_command(request, files)
             return request
         for file in files:
             os.close(file)
-        connection.close()
+        if request["owned"]:
+            connection.send(struct.pack("!i", pid))
+            connection.close()
+        else:
+            watched.add(pid, connection)
 
 
-def reap_children() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
+def fork_own_server() -> dict[str, Any] | None:
+    """Give a process of tests a server of commands, before it loads more; tests/command.py finds it.
+
+    Return None in the process itself, and the request in a command of that server.
+    """
+    folder = tempfile.mkdtemp(prefix="rekindle-command-")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{folder}/socket")
+    listener.listen(64)
+    ours, life = socket.socketpair()
+    if pid := os.fork():
+        os.environ["REKINDLE_TEST_COMMAND_SERVER"] = f"{pid}:{ours.detach()}:{folder}"
+        return None
+    ours.close()
+    with open(os.devnull) as null:  # the other end of its streams is that of the process of tests
+        os.dup2(null.fileno(), 0)
+    os.dup2(2, 1)
+    if request := serve_requests(listener, life):
+        return request
+    os._exit(0)
+
+
+class WatchedChildren:
+    """Children of this process: signals of their clients are passed on to them, and their end back."""
+
+    def __init__(self) -> None:
+        self._pids: dict[int, int] = {}  # by their descriptor
+        self._clients: dict[int, socket.socket] = {}
+
+    def add(self, pid: int, client: socket.socket) -> None:
+        child = os.pidfd_open(pid)
+        self._pids[child] = pid
+        self._clients[child] = client
+
+    def wait_for(self, *others: socket.socket) -> list[socket.socket]:
+        """Wait until one of the others can be read, and care for the children meanwhile."""
+        waiting = [*others, *self._pids, *self._clients.values()]
+        ready = {*select.select(waiting, [], [])[0]}
+        for child, client in [*self._clients.items()]:
+            if client in ready:
+                self._pass_on(child, client)
+        for child in ready & {*self._pids}:
+            self._bury(child)
+        return [other for other in others if other in ready]
+
+    def _pass_on(self, child: int, client: socket.socket) -> None:
+        try:
+            number = client.recv(1)
+        except OSError:
+            number = b""
+        signal.pidfd_send_signal(child, signal.Signals(number[0]) if number else signal.SIGKILL)
+        if not number:
+            self._clients.pop(child).close()
+
+    def _bury(self, child: int) -> None:
+        _, status = os.waitpid(self._pids.pop(child), 0)
+        os.close(child)
+        if client := self._clients.pop(child, None):
+            with contextlib.suppress(OSError):  # it was killed in the meantime
+                client.send(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+            client.close()
+
+    def kill(self) -> None:
+        """Leave nobody behind when the server ends."""
+        for child in self._pids:
+            signal.pidfd_send_signal(child, signal.SIGKILL)
 
 
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -181,15 +257,6 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
     while len(text) < size:
         text += connection.recv(size - len(text))
     return marshal.loads(text), files
-
-
-def fork_owned(connection: socket.socket) -> bool:
-    """Fork a child of the tests."""
-    pid = fork_sibling()
-    if pid == 0:
-        return True
-    connection.send(struct.pack("!i", pid))
-    return False
 
 
 def fork_sibling() -> int:
@@ -204,33 +271,6 @@ def fork_sibling() -> int:
     if pid < 0:
         raise OSError(ctypes.get_errno(), "clone")
     return pid
-
-
-def fork_watched(connection: socket.socket) -> bool:
-    """Fork a watcher and its child: it passes signals on to the child and its end to the client."""
-    if os.fork():
-        return False
-    pid = os.fork()
-    if pid == 0:
-        return True
-    for file in range(3):  # another reads the other end of a pipe
-        os.close(file)
-    watch_child(pid, connection)
-    os._exit(0)
-
-
-def watch_child(pid: int, connection: socket.socket) -> None:
-    child = os.pidfd_open(pid)
-    while True:
-        ready, _, _ = select.select([child, connection], [], [])
-        if child in ready:
-            _, status = os.waitpid(pid, 0)
-            connection.send(struct.pack("!i", os.waitstatus_to_exitcode(status)))
-            return
-        number = connection.recv(1)
-        signal.pidfd_send_signal(child, signal.Signals(number[0]) if number else signal.SIGKILL)
-        if not number:
-            return
 
 
 def become_command(request: dict[str, Any], files: list[int]) -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from rekindle import Store, open_store
-from tests import remote_hosts, servers
+from tests import command, remote_hosts, servers
 
 ENGINES = ("sqlite", "postgresql")
 
@@ -145,6 +145,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist where the servers are."""
     node.workerinput["servers"] = str(node.config.stash[SERVERS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Fork the workers of a whole run off one process that has loaded what all of them need."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        for spec in specs:
+            spec.python = command.get_worker_program()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -16,14 +16,14 @@ from rekindle.agent.tools.builtin.read_file import READ_FILE
 from rekindle.agent.tools.builtin.terminal import TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, build_schema
-from rekindle.agent.turn import TurnContext, TurnEnded, TurnLimits, run_turn
+from rekindle.agent.turn import Advisor, TurnContext, TurnEnded, TurnLimits, run_turn
 from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
 
 from . import sets, world
 from .model import NoModel, Served
-from .small import SmallModel, went_well
+from .small import SmallModel, is_success
 from .tasks import Task
 
 # The real tools; what is said of them is short, since a small model reads slowly.
@@ -60,27 +60,29 @@ class Done(NamedTuple):
     seconds: float
 
 
-async def do(
+async def run_task(
     store: Store,
     served: Served,
     session: Session,
     task: Task,
     folder: Path,
     opening: Sequence[Message],
+    advise: Advisor | None = None,
 ) -> Done:
     """Let the agent answer what the session holds, in a world made anew."""
-    place = await asyncio.to_thread(sets.set_of(task).build, folder, task.id)
+    place = await asyncio.to_thread(sets.find_set(task).build, folder, task.id)
     endpoint = Endpoint(served.url, served.name, silence_seconds=600, options=OPTIONS)
-    desk, began = StoreExecutor(store, 2), time.monotonic()
+    executor, began = StoreExecutor(store, 2), time.monotonic()
     try:
         async with SmallModel(endpoint, retry_policy=RetryPolicy(max_attempts=2)) as model:
             setting = TurnContext(
-                model, TOOLBOX, context_of(session, place), opening, TurnLimits(iterations=STEPS)
-            )
-            async with aclosing(run_turn(desk, session, setting)) as happenings:
+                model, TOOLBOX, build_context(session, place), opening,
+                TurnLimits(iterations=STEPS), advise=advise,
+            )  # fmt: skip
+            async with aclosing(run_turn(executor, session, setting)) as happenings:
                 ended = [event async for event in happenings if isinstance(event, TurnEnded)][-1]
     finally:
-        desk.close()
+        executor.close()
     seconds = time.monotonic() - began
     if ended.reason and not ended.reason.startswith(OWN_FAULTS):
         raise NoModel(f"{task.id}: {ended.reason}")  # the engine's doing says nothing of the arm
@@ -91,23 +93,23 @@ async def do(
         await asyncio.to_thread(sets.check, task, place, answer),
         answer,
         ended.reason,
-        *counted(store.messages(session)),
+        *count_calls(store.messages(session)),
         ended.tokens.input + ended.tokens.cache_read,
         ended.tokens.output,
         round(seconds, 2),
     )
 
 
-def context_of(session: Session, place: world.World) -> ToolContext:
-    """Where the tools of a session work: in a world of its own, whose books stand beside the folder."""
+def build_context(session: Session, place: world.World) -> ToolContext:
+    """Build the context of tools: a world of its own, whose books stand beside the folder."""
     return ToolContext(
         session.id, place.work, approval="refuse", environment=place.environment, notes={},
         sandbox=open_sandbox("off"),
     )  # fmt: skip
 
 
-def counted(messages: Sequence[Message]) -> tuple[int, int, int, int]:
-    """Calls, errors among the first of them, how many these are, and calls made once more."""
+def count_calls(messages: Sequence[Message]) -> tuple[int, int, int, int]:
+    """Count calls, errors among the first of them, these first ones, and calls made again."""
     seen: set[str] = set()
     made = repeats = 0
     for call in (call for message in messages for call in message.tool_calls):
@@ -116,12 +118,12 @@ def counted(messages: Sequence[Message]) -> tuple[int, int, int, int]:
         repeats += sign in seen
         seen.add(sign)
     results = [message for message in messages if message.role == "tool"][:FIRST_CALLS]
-    errors = sum(not went_well(message) for message in results)
+    errors = sum(not is_success(message) for message in results)
     return made, errors, len(results), repeats
 
 
 def _read(arguments: object) -> object:
-    """What arguments say, whether they came as text or not."""
+    """Decode arguments, whether they came as text or not."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except json.JSONDecodeError:

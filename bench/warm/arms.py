@@ -1,7 +1,8 @@
 """What a session is started with in each arm; only this differs between them.
 
 `warm` and `placebo` are what Rekindle gives by itself, with its usual settings: the notes of the project
-and of its template, or general statements of the same length. `naive` is what one would do without
+and of its template, or general statements of the same length; after a failed call `warm` also gets what
+is known about it. `naive` is what one would do without
 choosing: the 12 commonest commands and the 8 commonest files of the past.
 """
 
@@ -14,10 +15,12 @@ from typing import Literal, NamedTuple
 
 from rekindle import Message, Store
 from rekindle.agent.tools.schema_check import build_tool_checks
+from rekindle.agent.turn import Advisor
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.knowledge.notes.replay import NaiveRecaller
 from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.notes.advice import create_project_advisor
 from rekindle.learning.notes.playbooks import find_project, load_playbook
 from rekindle.learning.warm_start import (
     ArmAssignment,
@@ -30,7 +33,7 @@ from rekindle.learning.warm_start import (
 from rekindle.types import Session
 
 from . import agent
-from .sets import set_of
+from .sets import find_set
 from .tasks import Task
 from .world import World
 
@@ -46,6 +49,7 @@ class Given(NamedTuple):
     tokens: int = 0
     notes: int = 0
     why: str = ""
+    advise: Advisor | None = None  # what is told at a failure
 
     @property
     def sign(self) -> str:
@@ -54,7 +58,10 @@ class Given(NamedTuple):
         calls = [[call.name, call.arguments] for m in self.opening for call in m.tool_calls]
         tools = [[name, tool.parameters] for name, tool in agent.TOOLBOX.tools.items()]
         written = CHAT.read_text()
-        sent = json.dumps([said, calls, tools, agent.OPTIONS, agent.STEPS, written], sort_keys=True)
+        all_sent = [said, calls, tools, agent.OPTIONS, agent.STEPS, written]
+        if self.advise is not None:
+            all_sent.append("advised")
+        sent = json.dumps(all_sent, sort_keys=True)
         return sha256(sent.encode()).hexdigest()[:16]
 
 
@@ -65,8 +72,8 @@ class Past(NamedTuple):
     templates: TemplateLibrary
 
     def given(self, arm: Arm, session: Session, task: Task, folder: Path) -> Given:
-        """How a session begins in this arm."""
-        system = set_of(task).system
+        """Return how a session begins in this arm."""
+        system = find_set(task).system
         if arm == "cold":
             return _given(Prelude(), system)
         where = str(World(folder).work)
@@ -75,21 +82,24 @@ class Past(NamedTuple):
             text = f"{system}\n\n{recall.text}" if recall.text else system
             return Given((Message("system", text),), recall.tokens, len(recall.notes))
 
-        def drawn(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
+        def assign_arm(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
             return ArmAssignment(arm)
 
         starter = WarmStarter(
-            self.store, WarmStartConfig(), templates=self.templates, arm_policy=drawn
+            self.store, WarmStartConfig(), templates=self.templates, arm_policy=assign_arm
         )
         # Chance has a part in the placebo: it must be the same one when a run is taken up again.
         named = session._replace(id=f"{task.id}-{arm}")
-        definitions = agent.TOOLBOX.build_definitions(agent.context_of(session, World(folder)))
-        return _given(
+        definitions = agent.TOOLBOX.build_definitions(agent.build_context(session, World(folder)))
+        given = _given(
             starter.build_prelude(
                 NewSession(named, task.ask, build_tool_checks(definitions), where)
             ),
             system,
         )
+        if arm == "warm" and given.notes:
+            return given._replace(advise=create_project_advisor(self.store, where))
+        return given
 
     def _list_commonest(self, where: str, ask: str) -> Recall:
         project = find_project(self.store, where)

@@ -20,9 +20,10 @@ from pathlib import Path
 
 from .. import report
 from . import course as courses
-from . import figures, model
+from . import figures, model, native
 from .course import Course
 from .figures import Row
+from .right_calls import add_right_calls
 from .sets import SETS
 
 STEPS = ("fetch", "record", "build", "run", "table")
@@ -33,16 +34,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", choices=tuple(model.KNOWN), default="1.5b")
     parser.add_argument("--tasks", choices=tuple(SETS), default="first", help="the set of tasks")
     parser.add_argument("--slice", action="store_true", help="fewer tasks; no results file")
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the engine")
     parser.add_argument(
+        "--each", type=int, metavar="N", help="only the first N test tasks of each family"
+    )
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the engine")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument(
         "--server", type=Path, metavar="FILE", help="a llama-server to use instead of the engine"
+    )
+    server.add_argument(
+        "--native", action="store_true", help="build such a server for this processor, and use it"
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    course = Course(args.model, args.slice, set=args.tasks)
+    course = Course(args.model, args.slice, set=args.tasks, each=args.each)
     if args.step == "fetch":
-        print(model.bring(args.model))
+        print(model.fetch_model(args.model))
         model.engine()
     elif args.step == "record":
         with serve(course, args) as served:
@@ -53,23 +61,25 @@ def run(args: argparse.Namespace) -> None:
         if args.step == "run":
             with serve(course, args) as served:
                 test(course, served)
-        show(course, courses.rows(course.ran))
+        show(course, add_right_calls(course, courses.read_rows(course.ran)))
 
 
 @contextmanager
 def serve(course: Course, args: argparse.Namespace) -> Generator[model.Served]:
     """Serve the model of the course, and write down by what."""
-    with model.serving(course.model, args.threads, args.server) as served:
+    program = native.build_server() if args.native else args.server
+    with model.serving(course.model, args.threads, program) as served:
         course.folder.mkdir(parents=True, exist_ok=True)
-        course.engine.write_text(model.describe_engine(args.server))
+        used = course.engine.read_text().split("; ") if course.engine.exists() else []
+        course.engine.write_text("; ".join(dict.fromkeys([*used, model.describe_engine(program)])))
         yield served
 
 
 def record(course: Course, served: model.Served) -> None:
-    told_training(courses.record(course, served))
+    print_training(courses.record(course, served))
 
 
-def told_training(rows: Sequence[Row]) -> None:
+def print_training(rows: Sequence[Row]) -> None:
     done = sum(row["success"] for row in rows)
     print(f"{len(rows)} training sessions, {done} of them did their task", flush=True)
 
@@ -84,18 +94,18 @@ def build(course: Course) -> None:
 
 
 def test(course: Course, served: model.Served) -> None:
-    if recorded_now(course, served) or not course.templates.get_path(courses.NAME).exists():
+    if record_missing(course, served) or not course.templates.get_path(courses.NAME).exists():
         build(course)
     courses.run(course, served)
 
 
-def recorded_now(course: Course, served: model.Served) -> bool:
-    """Record the training tasks that are not recorded; were there any?"""
-    recorded = {row["task"] for row in courses.rows(course.recorded)}
+def record_missing(course: Course, served: model.Served) -> bool:
+    """Record the training tasks that are not recorded yet; return whether there were any."""
+    recorded = {row["task"] for row in courses.read_rows(course.recorded)}
     missing = [one for one in course.tasks("train") if one.id not in recorded]
     if missing:
         print(f"{len(missing)} training tasks are to be recorded", flush=True)
-        told_training(courses.record(course, served))
+        print_training(courses.record(course, served))
     return bool(missing)
 
 
@@ -114,11 +124,11 @@ def show(course: Course, rows: Sequence[Row]) -> None:
 
 
 def head(course: Course, rows: Sequence[Row]) -> str:
-    """What was run, with what, and how long it took."""
-    recorded = courses.rows(course.recorded)
+    """Describe what was run, with what, and how long it took."""
+    recorded = courses.read_rows(course.recorded)
     done = sum(row["success"] for row in recorded)
     newest = {
-        row["session"]: row for kept in figures.by_arm(rows).values() for row in kept.values()
+        row["session"]: row for kept in figures.group_by_arm(rows).values() for row in kept.values()
     }
     return (
         f"{origin(course, 'run', [*recorded, *newest.values()])}\n\n"
@@ -128,7 +138,9 @@ def head(course: Course, rows: Sequence[Row]) -> str:
         " tells with its usual settings, *placebo* general statements of the same length, *naive* the"
         " 12 commonest commands and the 8 commonest files. Arms that"
         " begin a task alike share one session. A call is an error if it says so or its command ends"
-        " with another code than 0; *made once more* are calls that the session had made before."
+        " with another code than 0; *made once more* are calls that the session had made before. The"
+        " *right call* is one that succeeded and has every word of the handbook's line, whatever the"
+        " session made of its result; it was counted after the first results were seen."
         " Intervals are of 95%."
     )
 
@@ -138,6 +150,7 @@ def origin(course: Course, step: str, ran: Iterable[Row]) -> str:
     minutes = sum(row["seconds"] for row in ran) / 60
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     chosen = "" if course.set == "first" else f" --tasks {course.set}"
+    chosen += f" --each {course.each}" if course.each else ""
     command = f"python -m bench warm {step} --model {course.model}{chosen}"
     return (
         f"{model.KNOWN[course.model].title} ({course.engine.read_text()}), greedy, at most"

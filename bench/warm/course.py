@@ -45,6 +45,7 @@ class Course(NamedTuple):
     is_slice: bool = False
     root: Path = WORK / "warm"
     set: str = "first"  # of tasks
+    each: int | None = None  # at most so many test tasks of a family, the first ones
 
     @property
     def folder(self) -> Path:
@@ -82,8 +83,8 @@ class Course(NamedTuple):
         return ARMS
 
     def tasks(self, split: Split) -> list[Task]:
-        """The tasks of this course: all, or of each family the first few."""
-        most = SLICE[split] if self.is_slice else None
+        """Return the tasks of this course: all, or the first few of each family."""
+        most = SLICE[split] if self.is_slice else self.each if split == "test" else None
         found = self.task_set.tasks(split)
         return [one for one in found if most is None or int(one.id[-2:]) < most]
 
@@ -94,8 +95,8 @@ class Course(NamedTuple):
             yield store
 
 
-def rows(file: Path) -> list[Row]:
-    """The lines of a file; one that was cut off in the middle is left out."""
+def read_rows(file: Path) -> list[Row]:
+    """Return the rows of a file; one that was cut off in the middle is left out."""
     if not file.exists():
         return []
     found: list[Row] = []
@@ -107,13 +108,13 @@ def rows(file: Path) -> list[Row]:
     return found
 
 
-def add(file: Path, row: Row) -> None:
+def append_row(file: Path, row: Row) -> None:
     was_cut = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
     with open(file, "a") as out:
         out.write(("\n" if was_cut else "") + json.dumps(row) + "\n")
 
 
-def say(row: Row, number: int, of: int) -> None:
+def print_row(row: Row, number: int, of: int) -> None:
     how = "done" if row["success"] else "not done"
     print(
         f"  {number:>3} of {of}  {row['task']:<16} {row['arm']:<8} {how:<9}"
@@ -129,30 +130,30 @@ def record(course: Course, served: Served) -> list[Row]:
     """Run the training tasks that are not recorded yet, with a line of the handbook; all rows."""
     bare = Given(tuple(build_opening_messages(course.task_set.system, ())))
     wanted = course.tasks("train")
-    if any(row["begun"] != bare.sign for row in rows(course.recorded)):
+    if any(row["begun"] != bare.sign for row in read_rows(course.recorded)):
         raise NoModel(f"{course.folder} was recorded with another agent: remove it")
     with course.store("past") as store:
-        known = {row["session"] for row in rows(course.recorded)}
+        known = {row["session"] for row in read_rows(course.recorded)}
         for session in store.recent(10_000):
             if session.id not in known:
                 store.end(session, "killed")  # nobody learns from half a session
-        done = {row["task"] for row in rows(course.recorded)}
+        done = {row["task"] for row in read_rows(course.recorded)}
         for number, task in enumerate(wanted, 1):
             if task.id in done:
                 continue
-            session = begun(
-                course, store, served, task, TRAINING, course.task_set.first_message(task)
+            session = begin_session(
+                course, store, served, task, TRAINING, course.task_set.build_first_message(task)
             )
             result = asyncio.run(
-                agent.do(store, served, session, task, course.project, bare.opening)
+                agent.run_task(store, served, session, task, course.project, bare.opening)
             )
-            row = row_of(task, "training", session, bare, result)
-            add(course.recorded, row)
-            say(row, number, len(wanted))
-    return rows(course.recorded)
+            row = build_row(task, "training", session, bare, result)
+            append_row(course.recorded, row)
+            print_row(row, number, len(wanted))
+    return read_rows(course.recorded)
 
 
-def begun(
+def begin_session(
     course: Course, store: Store, served: Served, task: Task, source: str, text: str,
     arm: str | None = None,
 ) -> Session:  # fmt: skip
@@ -187,46 +188,48 @@ def run(course: Course, served: Served, arms: Sequence[Arm] | None = None) -> li
     wanted: list[tuple[Task, Arm]] = [
         (task, arm)
         for n, task in enumerate(course.tasks("test"))
-        for arm in turned(arms or course.arms, n)
+        for arm in rotate_arms(arms or course.arms, n)
     ]
     with course.store("past") as past_store, course.store("tests") as store:
         past = Past(past_store, course.templates)
         for number, (task, arm) in enumerate(wanted, 1):
             session = store.begin(source=TESTING)  # nothing is written before its first message
             given = past.given(arm, session, task, course.project)
-            if taken_up(course.ran, task, arm, given):
+            if reuse_result(course.ran, task, arm, given):
                 continue
-            session = begun(
-                course, store, served, task, TESTING, course.task_set.first_message(task), arm
+            session = begin_session(
+                course, store, served, task, TESTING, course.task_set.build_first_message(task), arm
             )
             result = asyncio.run(
-                agent.do(store, served, session, task, course.project, given.opening)
+                agent.run_task(
+                    store, served, session, task, course.project, given.opening, given.advise
+                )
             )
-            row = row_of(task, arm, session, given, result)
-            add(course.ran, row)
-            say(row, number, len(wanted))
-    return rows(course.ran)
+            row = build_row(task, arm, session, given, result)
+            append_row(course.ran, row)
+            print_row(row, number, len(wanted))
+    return read_rows(course.ran)
 
 
-def taken_up(file: Path, task: Task, arm: str, given: Given) -> bool:
-    """Was this task run with this beginning? Then what came out holds for the arm too."""
-    ran = [row for row in rows(file) if row["task"] == task.id]
+def reuse_result(file: Path, task: Task, arm: str, given: Given) -> bool:
+    """Return whether the task was run with this beginning; its result then counts for the arm too."""
+    ran = [row for row in read_rows(file) if row["task"] == task.id]
     newest = [row for row in ran if row["arm"] == arm][-1:]
     if any(row["begun"] == given.sign for row in newest):
         return True
     alike = [row for row in ran if row["begun"] == given.sign]
     if alike:
-        add(file, {**alike[-1], "arm": arm})
+        append_row(file, {**alike[-1], "arm": arm})
     return bool(alike)
 
 
-def turned(arms: Sequence[T], number: int) -> list[T]:
-    """The arms, another one first each time: none has always the cooler machine."""
+def rotate_arms(arms: Sequence[T], number: int) -> list[T]:
+    """Return the arms, another one first each time: none always has the cooler machine."""
     place = number % len(arms)
     return [*arms[place:], *arms[:place]]
 
 
-def row_of(task: Task, arm: str, session: Session, given: Given, result: agent.Done) -> Row:
+def build_row(task: Task, arm: str, session: Session, given: Given, result: agent.Done) -> Row:
     return {
         "task": task.id,
         "family": task.family,

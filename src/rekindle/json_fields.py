@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from json import JSONDecodeError
 from typing import Any, TypeAlias
 
 from rekindle.types import JSON, Content
@@ -15,6 +16,18 @@ JsonObject: TypeAlias = dict[str, Any]
 
 # Larger numbers are milliseconds, not seconds (in seconds this is the year 5138).
 _MAX_SECONDS = 1e11
+
+
+def describe_json_error(error: Exception) -> str:
+    """Say in plain words why bytes are not JSON, and where."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start + 1} is not UTF-8"
+    if not isinstance(error, JSONDecodeError):
+        return str(error)
+    problem = error.msg.replace("Extra data", "unexpected text").replace("Expecting", "expected")
+    problem = problem[:1].lower() + problem[1:].removesuffix(" starting at")
+    line = f"line {error.lineno}, " if error.lineno > 1 else ""
+    return f"{problem} at {line}column {error.colno}"
 
 
 def as_object(value: Any) -> JsonObject:

@@ -191,7 +191,7 @@ def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
         for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("message and exit.")[1], re.M)
         if " ".join([*group.split(), verb]) not in names
     ]
-    assert len(verbs) == 141
+    assert len(verbs) == 142
     command = [sys.executable, "-c", HELPS]
     said = json.dumps(verbs)
     done = subprocess.run(command, env=rekindle.env, input=said, capture_output=True, text=True)
@@ -207,8 +207,11 @@ def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
         (["sessions", "list", "--nonsense"], "No such option"),
         (["sessions", "show"], "Missing argument"),
         (["sessions", "list", "colour=red"], "colour=red"),
-        (["sessions", "show", "nobody"], "nobody"),
+        (["sessions", "show", "nobody"], "'nobody'. List sessions with `rekindle sessions list`."),
         (["sessions", "list", "--limit", "0"], "--limit"),
+        (["sessions", "list", "--limit", "ten"], "'ten' is not a number"),
+        (["sessions", "import", "nothing.jsonl"], "nothing.jsonl: No such file or directory"),
+        (["warm", "import", "."], ".: Is a directory"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -308,6 +311,23 @@ def test_a_narrow_terminal_leaves_columns_out_and_cuts_none(
     assert "msgs" not in lines[0]
     assert lines[0].endswith("active")
     assert all(len(line) <= 48 for line in lines)
+
+
+def test_a_title_keeps_room_beside_the_project_at_80_columns(
+    rekindle: Rekindle, ids: dict[str, str]
+) -> None:
+    with open_store(rekindle.store) as store:
+        for number in range(3):
+            session = store.begin(
+                source="claude-code",
+                cwd=f"/srv/a-project-with-a-name-{number}",
+                title=f"{number} {'word ' * 9}",
+            )
+            store.append(session, Message(role="user", content="Hello"))
+    lines = rekindle.terminal("sessions", "list", NO_COLOR="1").splitlines()
+    assert "project" in lines[0]
+    assert "0 word word word word w" in next(line for line in lines if " 0 word" in line)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_help_is_grouped_by_purpose_and_leaves_no_command_out(rekindle: Rekindle) -> None:
@@ -699,7 +719,7 @@ def test_an_export_that_fails_leaves_the_old_file_alone(
 ) -> None:
     (rekindle.home / "kept.jsonl").write_text("precious")
     rekindle.refusal("sessions", "export", "nobody", "-o", "kept.jsonl")
-    rekindle.refusal("sessions", "export", "-o", "no/such/folder.jsonl", code=1)
+    rekindle.refusal("sessions", "export", "-o", "no/such/folder.jsonl")
     assert (rekindle.home / "kept.jsonl").read_text() == "precious"
     assert list(rekindle.home.glob(".*.part")) == []
 
@@ -888,6 +908,8 @@ def test_import_takes_files_and_folders_and_tells_what_failed(rekindle: Rekindle
         lines.write('{"type": "user", broken\n')
     report = rekindle.json("import", file, code=1)
     assert report["damage"][0]["line"] == 3
+    assert "not JSON: " in report["damage"][0]["what"]
+    assert "char " not in report["damage"][0]["what"]  # not in the words of Python
 
 
 def test_an_import_that_had_to_skip_something_keeps_the_rest_and_exits_with_1(

@@ -61,7 +61,7 @@ def test_a_session_that_goes_on_is_drawn_once(home: Home) -> None:
         (("start", "x", "--cold=-1"), "share of cold"),
         (("start", "x", "--min-effect", "0"), "points"),
         (("report",), "No experiments yet"),
-        (("report", "spring"), "no experiment 'spring'"),
+        (("report", "spring"), "Experiment not found: 'spring'"),
         (("plan", "--cold", "9", "--warm", "9"), "no difference"),
         (("plan", "--cold", "900"), "between 0 and 1"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, Store, open_store
+from rekindle import Message, Store, ToolCall, open_store
 from rekindle.errors import StoreFull, StoreReadOnly
 from tests.acceptance.faults import (
     as_mortal,
@@ -364,3 +364,27 @@ def test_a_store_on_a_full_disk_can_still_be_opened_for_reading(disk: Path) -> N
             assert len(reader.messages("one")) == stored
             with pytest.raises(StoreReadOnly):
                 reader.append("one", said(0))
+
+
+def test_on_a_full_disk_a_file_that_a_command_writes_is_named_and_the_old_one_stays(
+    disk: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "sessions.db"
+    with open_store(path) as store:
+        call = {"role": "assistant", "tool_calls": [ToolCall("1", "run", {"command": "true"})]}
+        store.append(store.begin(id="one"), said(0), Message(**call))
+    old = [disk / name for name in ("page.html", "all.jsonl", "copy.db")]
+    for file in old:
+        file.write_text("precious")
+    (disk / "filler").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
+    for words, file in zip(
+        (["insights", "--html"], ["sessions", "export", "-o"], ["sessions", "backup", "--force"]),
+        old,
+        strict=True,
+    ):
+        done = run_command(path, *words, file)
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith(f"rekindle: {file}: "), done.stderr
+        assert done.stderr.count("\n") == 1
+        assert file.read_text() == "precious"
+    assert {file.name for file in disk.iterdir()} == {"filler", *(file.name for file in old)}

@@ -184,7 +184,7 @@ def test_the_doctor_names_what_is_to_do_until_nothing_is(rekindle: Rekindle) -> 
     old = transcript.stat().st_mtime - 26 * DAY
     os.utime(transcript, (old, old))
     shown = rekindle("doctor", code=1)
-    assert "Claude Code: not installed; 1 session file, 1 not imported" in shown
+    assert "Claude Code: Rekindle is not installed; 1 session file, 1 not imported" in shown
     assert "rekindle install claude-code" in shown
     assert "will delete 1 session file within 7 days that Rekindle has not imported" in shown
     assert not rekindle.store.exists()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_cli import Rekindle
+from tests.ports import find_port
 from tests.servers import Postgres
 
 VERBS = (
@@ -83,7 +84,8 @@ def test_a_folder_that_the_database_cannot_enter_is_refused_at_once(
     rekindle: Rekindle, postgres: Postgres
 ) -> None:
     rekindle.home.chmod(0o700)
-    words = ("matrix", "setup", "example.org", "--client-port=47811", "--federation-port=47812")
+    ports = (f"--client-port={find_port()}", f"--federation-port={find_port()}")
+    words = ("matrix", "setup", "example.org", *ports)
     for _ in range(2):
         said = "".join(rekindle.run(*words, code=1).stderr.decode().splitlines()[-1:])
         assert "cannot enter" in said

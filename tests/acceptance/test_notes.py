@@ -16,11 +16,16 @@ Step = tuple[str, str, bool]  # a command, its output, whether it works
 
 
 def write_session(
-    folder: Path, name: str, *steps: Step, asked: str = "fix the cart", where: str = FOLDER
+    folder: Path,
+    name: str,
+    *steps: Step,
+    asked: str = "fix the cart",
+    where: str = FOLDER,
+    branch: str = "main",
 ) -> None:
     """Write a session as Claude Code does."""
     day = f"2026-01-{len(list(folder.glob('*.jsonl'))) % 27 + 1:02}T10:00:00Z"
-    common = {"sessionId": name, "cwd": where, "timestamp": day, "gitBranch": "main"}
+    common = {"sessionId": name, "cwd": where, "timestamp": day, "gitBranch": branch}
     lines: list[dict[str, Any]] = [
         {
             **common,
@@ -83,6 +88,30 @@ def test_an_import_teaches_what_its_project_runs_and_how_failures_are_fixed(
     assert failure["notes"][0]["command"] == "env GOCACHE=/tmp/c go vet ./..."
     assert failure["tokens"] <= 120
     assert elsewhere == {"text": "", "tokens": 0, "notes": []}
+
+
+def test_a_start_knows_the_branch_that_is_checked_out(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    (clone / ".git").mkdir(parents=True)
+    (clone / ".git" / "config").write_text("")
+    where = str(clone)
+    for number, branch in enumerate(["main"] * 8 + ["ada/odd-tax"] * 2 + ["main"] * 6):
+        step = ("cat src/cart.py" if branch == "main" else "cat lib/tax.py", "x", True)
+        write_session(agent, f"a{number:02}", step, where=where, branch=branch)
+    rekindle("import", agent)
+
+    def recall(branch: str) -> str:
+        (clone / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+        return rekindle.json("warm", "recall", "fix the cart", "--folder", where)["text"]
+
+    assert "`lib/tax.py`" in recall("ada/odd-tax")
+    assert "lib/tax.py" not in recall("main")
+    question = {"at": "start", "folder": where, "message": "fix the cart"}
+    asked, plain = ask_batch(rekindle, {**question, "branch": "ada/odd-tax"}, question)
+    assert "`lib/tax.py`" in asked["text"]
+    assert "lib/tax.py" not in plain["text"]
 
 
 def test_clones_of_one_repository_are_one_project(rekindle: Rekindle, agent: Path) -> None:
@@ -192,7 +221,19 @@ def test_people_read_pin_retire_and_add_notes(rekindle: Rekindle, agent: Path) -
     assert "make check" in ask_batch(rekindle, question)[0]["text"]
     assert "36 sessions" in rekindle("warm", "notes", "show", notes["make check"]["id"], *here)
     assert "Note not found" in rekindle.refusal("warm", "notes", "pin", "zzz", *here)
+    assert "is ambiguous" in rekindle.refusal("warm", "notes", "pin", "", *here)
     assert "Project not found" in rekindle.refusal("warm", "notes", "list", "--project", "nobody")
+
+
+def test_a_folder_without_sessions_is_told_apart_from_one_without_fitting_notes(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    write_session(agent, "a", ("true", "ok", True))
+    rekindle("import", agent)
+    unknown = rekindle.run("warm", "recall", "go on").stderr.decode()
+    assert "no imported session worked in it" in unknown
+    known = rekindle.run("warm", "recall", "go on", "--folder", FOLDER).stderr.decode()
+    assert known == "Nothing that was learned in this project fits.\n"
 
 
 def test_lessons_are_written_into_a_file_and_replace_themselves(
@@ -217,6 +258,18 @@ def test_lessons_are_written_into_a_file_and_replace_themselves(
     rekindle("import", agent)
     rekindle(*words, "--yes")
     assert file.read_text() == first.replace("3 sessions", "6 sessions")
+
+
+def test_lessons_are_the_same_notes_as_json(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    notes = rekindle.json("lessons", "--project", "shop")
+    assert [(one["kind"], one["command"], one["state"]) for one in notes] == [
+        ("command", "make check", "active")
+    ]
+    assert notes[0]["text"] in rekindle("lessons", "--project", "shop")
+    assert "exclude" in rekindle.refusal("lessons", "--json", "--write", "A.md")
 
 
 def test_lessons_keep_links_modes_and_line_ends_and_refuse_other_texts(
@@ -291,8 +344,10 @@ def test_what_a_project_knows_can_be_shown_and_exported_as_a_template(
         write_session(agent, f"a{number}", ("make check", "ok", True))
     rekindle("import", agent)
     shown = rekindle("warm", "show", "shop")
-    assert "What 3 sessions of the project know." in shown
+    assert "What 3 sessions of this project learned." in shown
     assert "`make check`" in shown
+    assert "1970" not in shown
+    assert rekindle("warm", "learn") == "Nothing new to learn.\n"
     exported = json.loads(rekindle("warm", "export", "shop"))
     assert [one["command"] for one in exported["template"]["notes"]] == ["make check"]
     assert "/gone" not in json.dumps(exported)

@@ -206,7 +206,9 @@ def test_jobs_are_paused_resumed_run_and_removed(home: Home) -> None:
         wait_until(lambda: [run["state"] for run in home.history("check")] == ["done"] * 2)
     assert home.json("schedule", "list")[0]["next_run"] == before
     assert "Removed" in home.run("schedule", "remove", "check")
-    assert "no scheduled job" in home.run("schedule", "pause", "check", code=2)
+    assert "List jobs with `rekindle schedule list`." in home.run(
+        "schedule", "pause", "check", code=2
+    )
     assert "unknown platform" in home.run(
         "schedule", "add", "1h", "x", "--deliver", "pigeon", code=2
     )

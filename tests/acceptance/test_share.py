@@ -77,6 +77,8 @@ def test_a_session_is_shared_as_markdown_and_in_a_folder_with_an_index(
     text = rekindle("share", id, "--markdown", "-o", "-", SHOP_PASSWORD=OWN)
     assert "```diff\n-x = 1\n+x = '<secret:" in text
     assert [secret for secret in SECRETS if secret in text] == []
+    rekindle("share", id, "-o", "shown.md")
+    assert "```diff" in (rekindle.home / "shown.md").read_text()
     (rekindle.home / "public").mkdir()
     name = rekindle("share", id, "--index", "public").strip()
     assert Path(name).parent.name == "public"

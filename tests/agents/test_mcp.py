@@ -28,9 +28,10 @@ def add_to_claude_code(lab: AgentLab) -> None:
 def add_to_codex(lab: AgentLab) -> None:
     file = lab.home / ".codex" / "config.toml"
     env = "".join(f"{name} = {json.dumps(text)}\n" for name, text in build_server_env(lab).items())
+    # Codex waits ten seconds for a server to start, which a busy machine may need.
     file.write_text(
         f"{file.read_text()}\n[mcp_servers.rekindle]\ncommand = {json.dumps(SERVER['command'])}\n"
-        f'args = ["mcp"]\n[mcp_servers.rekindle.env]\n{env}'
+        f'args = ["mcp"]\nstartup_timeout_sec = 60\n[mcp_servers.rekindle.env]\n{env}'
     )
 
 

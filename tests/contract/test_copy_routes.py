@@ -255,7 +255,7 @@ PLACE = DocumentPlace(("people", "ada"), "likes")
 
 def keep(store: Store, clock: Clock, *, likes: str) -> None:
     """A decision about a note, an experiment with a session, a checkpoint and a document."""
-    decision = NoteDecision("note-1", "added", "Use the \0 script", clock())
+    decision = NoteDecision("note-1", "added", "Use the \0 script", clock(), "\0 from a model")
     store.observations.save_decision("project", decision)
     value = GraphValue("msgpack", b"\x00\xff")
     checkpoint = GraphCheckpoint(KEY, "c1", None, "run", value, {"messages": "1"}, {"step": 1})

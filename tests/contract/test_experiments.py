@@ -52,10 +52,10 @@ def test_a_second_experiment_waits_for_the_end_of_the_first(store: Store) -> Non
 
 
 def test_an_unknown_experiment_is_named_with_those_there_are(store: Store) -> None:
-    with pytest.raises(NotFound, match="there are none yet"):
+    with pytest.raises(NotFound, match="There are none yet"):
         store.experiments.get("spring")
     store.experiments.start(TRIAL)
-    with pytest.raises(NotFound, match="existing: Trial 1"):
+    with pytest.raises(NotFound, match="There are: Trial 1"):
         store.experiments.list_assignments("spring")
 
 

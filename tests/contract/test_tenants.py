@@ -25,6 +25,7 @@ from rekindle.errors import (
 )
 from rekindle.store import Filter
 from rekindle.store.core.tables import DIRECTORY_TABLES
+from rekindle.store.engines.words.keys import PROJECT_BITS, SELECT_TENANT_NUMBER, TENANT_WORDS
 from rekindle.store.graphs.checkpoints import CheckpointQuery, ThreadKey
 from rekindle.store.graphs.documents import DocumentChange
 from rekindle.store.tenants.shared_tables import build_schema_names, set_row_security
@@ -248,6 +249,33 @@ def test_without_a_tenant_nothing_is_found_and_nothing_can_be_written(world: Wor
         assert store.recent() == []
 
 
+@pytest.mark.parametrize("world", WALLS[1:], indirect=True)
+def test_a_search_for_the_words_of_another_tenant_shows_none_of_its_rows(world: World) -> None:
+    for name in ("victim", "attacker"):
+        world.tenants.add(name)
+    with world.open("victim") as victim, world.open("attacker") as attacker:
+        victim.append(victim.begin(id="plan"), Message("user", "hidden words"))
+        attacker.append(attacker.begin(id="plan"), Message("user", "plain words"))
+        engine: Any = attacker._engine  # pyright: ignore[reportPrivateUsage]
+        every: Any = victim._engine  # pyright: ignore[reportPrivateUsage]
+        with engine.begin_read() as tx, every.begin_read() as of_victim:
+            keys = [
+                one.run(f"SELECT {SELECT_TENANT_NUMBER}")[0][0] << PROJECT_BITS | 3
+                for one in (of_victim, tx)
+            ]
+            for owner, words, found in (
+                (of_victim, "words", 1),
+                (tx, "words", 1),
+                (tx, "hidden", 0),
+            ):
+                source = TENANT_WORDS.build_source(owner, keys, words)
+                assert len(owner.run(f"SELECT w.text {source}", (words,))) == found
+            tx.run("SELECT set_config('rekindle.words', '', true)")
+            assert len(tx.run(f"SELECT w.text {source.partition(' WHERE ')[0]}")) <= 1
+    world.tenants.remove("victim")
+    world.tenants.remove("attacker")
+
+
 def test_two_tenants_have_the_same_ids_titles_and_numbers_without_noticing(
     tenants: Tenants, another: Callable[..., Store]
 ) -> None:
@@ -434,6 +462,24 @@ def test_names_of_tenants_are_plain_and_used_once(tenants: Tenants) -> None:
     assert actions == [("acme", "tenant.add")]
 
 
+# The tables of tenants as they were in version 21.
+VERSION_21 = """
+SET search_path = public_tenant_tables;
+DROP VIEW public_tenants.words, public_tenants.matching_words, public_tenants.project_numbers;
+ALTER TABLE words DETACH PARTITION matching_words;
+DROP TRIGGER sessions_moved ON sessions;
+DROP FUNCTION add_project_number, number_project;
+DROP TABLE words, project_numbers;
+ALTER TABLE matching_words RENAME TO words;
+DROP INDEX words_keys, words_unknown;
+CREATE INDEX words_text ON words USING gin (text);
+CREATE VIEW public_tenants.words AS SELECT tenant, id, part, text, project, session, time FROM words
+    WHERE tenant = current_setting('rekindle.tenant') WITH LOCAL CHECK OPTION;
+ALTER VIEW public_tenants.words OWNER TO rekindle_tenants;
+UPDATE rekindle_version SET version = 21;
+"""
+
+
 def test_walls_that_somebody_switched_off_are_up_again_after_an_upgrade(
     store_database: Callable[[], str],
 ) -> None:
@@ -443,7 +489,8 @@ def test_walls_that_somebody_switched_off_are_up_again_after_an_upgrade(
         with tenants.open_store("acme") as store:
             store.append(store.begin(id="plan"), Message("user", "hello"))
         set_row_security(lambda sql: connection.execute(sql), names, is_on=False)  # pyright: ignore
-        connection.execute("UPDATE public_tenant_tables.rekindle_version SET version = 18")
+        connection.execute(VERSION_21)
+        connection.execute("UPDATE rekindle_version SET version = 18")
         with tenants.open_store("acme") as store:
             assert len(store.messages("plan")) == 1
         forced = connection.execute(
@@ -454,6 +501,31 @@ def test_walls_that_somebody_switched_off_are_up_again_after_an_upgrade(
         ).fetchone()
         assert forced
         assert forced[0] == forced[1] > 30
+
+
+def test_what_a_program_of_the_version_before_wrote_is_found_by_its_project(
+    store_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = store_database()
+    with open_tenants(target) as tenants, psycopg.connect(target, autocommit=True) as connection:
+        for name in ("acme", "globex"):
+            tenants.add(name)
+            with tenants.open_store(name) as store:
+                for n in range(3):
+                    session = store.begin(id=f"s{n}", cwd=f"/tmp/{name}{n}")
+                    store.append(session, Message("user", f"river {name}"))
+        connection.execute(VERSION_21)
+        connection.execute("UPDATE sessions SET cwd = '/tmp/moved' WHERE id = 's1'")
+        monkeypatch.setattr("rekindle.store.engines.postgres_search.LARGE_STORE", 0)
+        with tenants.open_store("acme") as store:
+            assert len(store.search("river")) == 3
+            moved = store.search("river", where=Filter(project="folder:/tmp/moved"))
+            assert [hit.message.content for hit in moved] == ["river acme"]
+            assert store.search("river", where=Filter(project="folder:/tmp/acme1")) == []
+            store.append("s1", Message("user", "river again"))
+            assert store.verify() == []
+        tenants.remove("acme")
+        assert connection.execute("SELECT count(*) FROM matching_words").fetchone() == (3,)
 
 
 def test_the_tables_of_tenants_have_the_columns_of_the_store(
@@ -471,7 +543,8 @@ def test_the_tables_of_tenants_have_the_columns_of_the_store(
         for schema in build_schema_names("public"):
             shared = {*connection.execute(sql, (schema,)).fetchall()}
             shared |= {("rekindle_version", "version", "integer")}
-            # Row-level security would keep the index of the parts of titles from use.
+            shared = {row for row in shared if row[0] != "matching_words"}  # a part of `words`
+            # Row-level security would keep the index that needs them from use.
             left_out = {*DIRECTORY, "title_parts"}
             missing = {row for row in own - shared if row[0] not in left_out}
             assert missing == shared - own == set()

@@ -202,6 +202,25 @@ def test_values_are_the_bytes_that_the_framework_writes() -> None:
     check(messages)
 
 
+def test_a_message_that_is_loaded_again_is_not_serialized_again() -> None:
+    serde = JsonPlusSerializer()
+    dumped: list[Any] = []
+    dump = serde.dumps_typed
+
+    def count(obj: Any) -> tuple[str, bytes]:
+        dumped.append(obj)
+        return dump(obj)
+
+    serde.dumps_typed = count
+    encoder = ValueEncoder(serde)
+    words = ["It", "is", "here."]
+    text, id = " ".join(words), "-".join(words)
+    first = encoder.encode([AIMessage(text, id=id)])  # its texts have other references too
+    assert len(dumped) == 1
+    assert encoder.encode([AIMessage(" ".join(words), id="-".join(words))]) == first
+    assert len(dumped) == 1
+
+
 def test_the_bytes_of_another_serializer_are_kept(store: Store) -> None:
     class Reversed(JsonPlusSerializer):
         def dumps_typed(self, obj: Any) -> tuple[str, bytes]:

@@ -45,6 +45,21 @@ LANGFUSE = {
     "name": ("langfuse.trace.name",),
 }
 LANGFUSE_TYPES = {"agent", "generation", "tool", "span", "event", "chain", "retriever"}
+# How it knows the type of a span, by what comes first (its ObservationTypeMapper).
+LANGFUSE_TYPE_OF = {
+    "langfuse.observation.type": {"agent": "agent", "generation": "generation", "tool": "tool"},
+    "openinference.span.kind": {"AGENT": "agent", "LLM": "generation", "TOOL": "tool"},
+    "gen_ai.operation.name": {
+        "invoke_agent": "agent", "chat": "generation", "execute_tool": "tool",
+    },
+}  # fmt: skip
+# What it takes off the input and the output, since they include it (its OtelIngestionProcessor).
+LANGFUSE_INCLUDED = {
+    "gen_ai.usage.input_tokens": (
+        "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
+    ),
+    "gen_ai.usage.output_tokens": ("gen_ai.usage.reasoning.output_tokens",),
+}  # fmt: skip
 # In the schemas of gen_ai.input.messages and gen_ai.output.messages, by type of part.
 REQUIRED = {
     "text": {"content"},
@@ -191,3 +206,23 @@ def test_langfuse_finds_its_fields(spans: list[dict[str, Any]]) -> None:
     assert read_field(spans[0], "model") == "gpt-5"
     assert read_field(spans[4], "name") == "Tea"
     assert json.loads(read_field(spans[5], "cost")) == {"total": 0.25}
+
+
+def test_langfuse_knows_the_type_of_a_span_by_each_convention(spans: list[dict[str, Any]]) -> None:
+    for span in spans:
+        attributes = get_attributes(span)
+        types = {known[attributes[name]] for name, known in LANGFUSE_TYPE_OF.items()}
+        assert len(types) == 1, span["name"]
+
+
+def test_langfuse_counts_every_token_once(spans: list[dict[str, Any]]) -> None:
+    attributes = get_attributes(spans[5])
+    rest = {
+        total: attributes[total] - sum(attributes[name] for name in included)
+        for total, included in LANGFUSE_INCLUDED.items()
+    }
+    tokens = SESSION.tokens
+    assert rest == {
+        "gen_ai.usage.input_tokens": tokens.input,
+        "gen_ai.usage.output_tokens": tokens.output - tokens.reasoning,
+    }

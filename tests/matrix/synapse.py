@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
-import shutil
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,18 +17,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import platformdirs
-
-from tests import servers
+from tests.environments import install_packages
 from tests.ports import find_port
 from tests.waiting import PATIENCE
 
 # Exact versions: what is tested must not change by itself. Synapse itself asks for psycopg2, which
 # needs a compiler and the headers of PostgreSQL.
 PACKAGES = ("matrix-synapse==1.163.0", "psycopg2-binary==2.9.11")
-FOLDER_VARIABLE = "REKINDLE_TEST_SYNAPSE"  # another folder for it
 SERVER_NAME = "rekindle.test"
-INSTALL_SECONDS = 540
 _LIMITS = (
     "rc_message", "rc_registration", "rc_admin_redaction", "rc_key_requests", "rc_presence",
     "rc_room_creation", "rc_reports", "rc_media_create", "rc_delayed_event_mgmt",
@@ -45,32 +38,7 @@ _NESTED_LIMITS = {
 
 def install_synapse() -> Path:
     """Install Synapse unless it is there, and return its Python; raise Missing if that fails."""
-    given = os.environ.get(FOLDER_VARIABLE)
-    cache = Path(given or platformdirs.user_cache_dir("rekindle-tests", appauthor=False))
-    name = "+".join(PACKAGES).replace("==", "-")
-    folder = cache / "synapse" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
-    python = folder / "bin" / "python"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            _run(sys.executable, "-m", "venv", str(folder))
-            _run(str(python), "-m", "pip", "install", "-q", "uv")
-            _run(str(folder / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode",
-                 "--python", str(python), *PACKAGES)  # fmt: skip
-            (folder / "complete").touch()
-    return python
-
-
-def _run(*command: str) -> None:
-    environ = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
-    done = subprocess.run(
-        command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=INSTALL_SECONDS,
-    )  # fmt: skip
-    if done.returncode:
-        raise servers.Missing(f"{' '.join(command[:5])}: {done.stderr[-500:]}")
+    return install_packages("synapse", *PACKAGES)
 
 
 class ApiError(Exception):

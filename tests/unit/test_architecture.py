@@ -26,6 +26,7 @@ LAYERS = (
     "message",
     "types",
     "json_fields",
+    "files",
     "pages",
     "config",
     "projects",
@@ -103,8 +104,8 @@ _VERBS = """
     import increment
     indent index inherit inline insert install interleave invent isolate iter join judge keep kill
     lead leave limit link list listen load localize lock log look main make map mark mask match measure
-    advise diagnose hide iterate learn notify observe propose recall remember replay share survey
-    uninstall
+    advise diagnose distill hide iterate learn notify observe propose recall remember replay reword share
+    survey uninstall
     merge migrate mine move next normalize number omit open optimize paint pair parse pass patch pause
     peek percent pick pin plan poll pop post prefix prepare prepend preview print probe process profile
     protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive

@@ -21,7 +21,7 @@ from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
 from rekindle.agent.tools.registry import ALL_TOOLS, Toolbox, ToolRegistry
 from rekindle.agent.tools.tool import PermissionRules, Tool
 from rekindle.config import Config, McpServer, get_home_and_env
-from rekindle.errors import McpServerUnreachable
+from rekindle.errors import InvalidSetting, McpServerUnreachable
 from rekindle.processes.operations import Processes
 from rekindle.sandbox.detection import open_sandbox
 from rekindle.sandbox.sandbox import ConfineRequest, Sandbox, SandboxOptions
@@ -29,6 +29,8 @@ from rekindle.types import JSON
 
 from .persona import PersonaSettings
 from .turn import TurnLimits
+
+_OPENAI_URL = "https://api.openai.com"
 
 
 class Toolkit(NamedTuple):
@@ -129,6 +131,21 @@ def build_model_config(config: Config, model: Model) -> Mapping[str, JSON]:
         "max_tokens": settings.max_tokens,
     }
     return {name: value for name, value in values.items() if value}
+
+
+def require_model_name(config: Config, name: str | None = None, hint: str = "") -> str:
+    """Return the model in the settings, or another one; raise `InvalidSetting` if none can be used."""
+    model = name or config.model.name
+    if not model:
+        raise InvalidSetting(
+            f"No model configured. Set REKINDLE_MODEL, or name under [model] in {config.file}{hint}."
+        )
+    if not config.model.api_key and config.model.base_url.startswith(_OPENAI_URL):
+        raise InvalidSetting(
+            "No API key configured. Set OPENAI_API_KEY, or set OPENAI_BASE_URL to an endpoint that"
+            " needs none."
+        )
+    return model
 
 
 def open_model(config: Config, name: str | None = None) -> Model:

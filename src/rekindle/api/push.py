@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterable
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from rekindle.errors import ServerRefused
+from rekindle.files import write_new_file
 from rekindle.projects import find_repository
 from rekindle.transcripts import SessionStarted, detect_format, read_transcript
 from rekindle.transcripts.discovery import DiscoveredFile, find_files
@@ -265,9 +266,5 @@ def _load_state(file: Path) -> _PushState:
 
 
 def _save_state(file: Path, state: _PushState) -> None:
-    draft = file.with_name(f".{file.name}-{os.getpid()}")
-    try:
-        draft.write_bytes(msgspec.json.encode(state))
-        os.replace(draft, file)
-    except (OSError, UnicodeEncodeError):
-        draft.unlink(missing_ok=True)  # the server is asked again
+    with suppress(OSError, UnicodeEncodeError):
+        write_new_file(file, msgspec.json.encode(state), durable=False)  # else the server is asked

@@ -152,10 +152,11 @@ class SearchPage(Struct, frozen=True, kw_only=True):
 
 
 class StartRecall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session that begins: its folder, the remote of its repository, and its first message."""
+    """A session that begins: its folder, remote and branch of its repository, and its first message."""
 
     folder: str
     remote: str | None = None
+    branch: str | None = None
     message: str = ""
     known: list[str] = []
 

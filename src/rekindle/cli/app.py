@@ -41,6 +41,11 @@ from .warm import templates
 from .web.serve import group as web_group
 
 _GLOBAL_FLAGS = ("--no-refresh", "--no-pager")
+_LISTS = {  # what to read after a message of the store
+    "Session not found": "List sessions with `rekindle sessions list`.",
+    "Job not found": "List jobs with `rekindle schedule list`.",
+}
+_NUMBER_TYPES = ("integer range", "int range", "float range", "integer", "int", "float")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 # The base class of all usage errors; its import path differs between typer versions.
@@ -160,18 +165,28 @@ def report_failure(problem: BaseException) -> int:
     except _UsageError as error:
         return _report_usage_error(error)
     except (InvalidInput, NotFound) as error:
-        return _report_error(error, USAGE)
+        return _report_error(_add_hint(str(error)), USAGE)
     except RekindleError as error:
         return _report_error(error, FAILED)
     except UnicodeEncodeError as error:
         text = error.object.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         return _report_error(f"{text}: not valid UTF-8", USAGE)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        return _report_error(_describe_os_error(error), USAGE if error.filename else FAILED)
     except OSError as error:
         return _report_error(_describe_os_error(error), FAILED)
     except typer.Abort:
         return _report_error("Aborted. Nothing was changed.", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _add_hint(message: str) -> str:
+    """Add to the message of the store how to list what there is."""
+    for start, hint in _LISTS.items():
+        if message.startswith(start) and "`" not in message:
+            return f"{message.rstrip('.')}. {hint}"
+    return message
 
 
 def _move_global_options_first(arguments: list[str]) -> list[str]:
@@ -184,9 +199,7 @@ def _move_global_options_first(arguments: list[str]) -> list[str]:
             return [*front, *rest, word, *words]
         if word == "--store":
             front += [word, *(value for value in [next(words, None)] if value is not None)]
-        elif word in ("--no-refresh", "--no-pager") and rest[:1] != [
-            "run"
-        ]:  # else the option of its program
+        elif word in _GLOBAL_FLAGS and rest[:1] != ["run"]:  # else the option of its program
             front.append(word)
         else:
             (front if word.startswith("--store=") else rest).append(word)
@@ -197,6 +210,8 @@ def _report_usage_error(problem: Exception) -> int:
     context: Any = getattr(problem, "ctx", None)
     path: str = context.command_path if context else "rekindle"
     message = str(cast("Any", problem).format_message())
+    for name in _NUMBER_TYPES:
+        message = message.replace(f"is not a valid {name}.", "is not a number.")
     if type(problem).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
     else:

@@ -14,9 +14,12 @@ def register(app: typer.Typer) -> None:
 
 def hook(
     agent: Annotated[
-        str, typer.Argument(help="Agent: claude-code, codex, opencode, gemini or pi.")
+        str,
+        typer.Argument(metavar="AGENT", help="claude-code, codex, opencode, gemini or pi."),
     ],
-    event: Annotated[str, typer.Argument(help="Event: start, prompt, failure, end or compact.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="start, prompt, failure, end or compact.")
+    ],
 ) -> None:
     """Answer a hook of another agent: read the event's JSON, print notes for its model.
 

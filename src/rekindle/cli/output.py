@@ -44,7 +44,7 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done without doing it.")
 ]
 
-_COLUMN_GAP, _MIN_COLUMN_WIDTH = "  ", 8
+_COLUMN_GAP, _MIN_COLUMN_WIDTH, _GOOD_TITLE_WIDTH = "  ", 8, 24
 _WIDE_TERMINAL = 120  # columns from which on the last requests stand beside the first
 _UNESCAPED_BY_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]")  # the control characters it leaves
 
@@ -122,8 +122,8 @@ class StyledText(NamedTuple):
 class Column(NamedTuple):
     """A table column.
 
-    On a narrow terminal, a `flexible` one shrinks, but not its `tails`, and an `optional` one is left
-    out.
+    On a narrow terminal, a `flexible` one shrinks, but not its `tails`. Before it is narrower than
+    `enough`, `optional` ones are left out.
     """
 
     title: str
@@ -132,6 +132,7 @@ class Column(NamedTuple):
     style: str = ""
     optional: bool = False
     tails: Sequence[str] = ()  # of the cells in its rows
+    enough: int = _MIN_COLUMN_WIDTH
 
 
 def build_number_columns(*titles: str) -> tuple[Column, ...]:
@@ -230,7 +231,7 @@ def _fit_widths(columns: Sequence[Column], widths: Sequence[int], available: int
     """Return the widths of columns on a terminal; a column that is left out has none."""
     fitted = list(widths)
     least = [
-        min(width, _MIN_COLUMN_WIDTH if column.flexible else width)
+        min(width, column.enough if column.flexible else width)
         for column, width in zip(columns, widths, strict=True)
     ]
     for index in reversed(range(len(columns))):
@@ -239,7 +240,7 @@ def _fit_widths(columns: Sequence[Column], widths: Sequence[int], available: int
     for index, column in enumerate(columns):
         spare = available - _measure_row(fitted)
         if column.flexible and spare < 0:
-            fitted[index] = max(least[index], fitted[index] + spare)
+            fitted[index] = max(min(least[index], _MIN_COLUMN_WIDTH), fitted[index] + spare)
     return fitted
 
 
@@ -273,7 +274,12 @@ def write_sessions(
     columns = (
         Column("id", style="cyan"),
         *([] if projects is None else [Column("project")]),
-        Column("title", flexible=True, tails=[(tails or {}).get(one.id, "") for one in sessions]),
+        Column(
+            "title",
+            flexible=True,
+            tails=[(tails or {}).get(one.id, "") for one in sessions],
+            enough=_GOOD_TITLE_WIDTH,
+        ),
         Column("source", optional=True),
         Column("msgs", right=True, optional=True),
         *([Column("cost $", right=True, optional=True)] if has_cost else []),

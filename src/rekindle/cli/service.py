@@ -117,9 +117,13 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
         more = {"watcher": next(iter(running), None)} if service == ServiceChoice.watch else {}
         print_json({**status._asdict(), **more, "processes": running})
     else:
-        installed = f"installed as {status.file}" if status.installed else "not installed"
+        state = f"; {status.state}" if status.running or status.state != "unknown" else ""
         process = f", process {status.pid}" if status.pid else ""
-        print_line(f"{status.name}: {installed}; {status.state}{process}")
+        if status.installed:
+            print_line(f"{status.name}: installed as {status.file}{state}{process}")
+        else:
+            install = f"Install it with `rekindle service install {service.value}`."
+            print_line(f"{status.name}: not installed{state}{process}. {install}")
         for pid in running:
             if pid != status.pid:
                 what = "watcher" if service == ServiceChoice.watch else "gateway"

@@ -203,11 +203,9 @@ def _print_recent_sessions(store: Store) -> None:
     print_line("Next steps:")
     for why, command in (
         ("read a session", f"rekindle sessions show {first}"),
-        ("search all messages", "rekindle sessions search WORDS"),
-        (
-            "export a session as a web page",
-            f"rekindle sessions export {first} -f html -o page.html",
-        ),
+        ("pick one to resume, or type to search", "rekindle"),
+        ("search all messages", "rekindle search WORDS"),
+        ("see everything in the browser", "rekindle web"),
         ("list all commands", "rekindle --help"),
     ):
         print_line(f"  {why}\n    {command}")

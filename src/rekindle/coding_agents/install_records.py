@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rekindle.files import write_new_file
 from rekindle.json_fields import as_object, get_text
 
 
@@ -63,9 +64,7 @@ class InstallRecords:
             "original": record.original,
             "folders": record.folders,
         }
-        draft = path.with_suffix(f".{os.getpid()}.draft")
-        draft.write_text(json.dumps(fields, indent=2) + "\n", "utf-8")
-        draft.replace(path)
+        write_new_file(path, json.dumps(fields, indent=2) + "\n")
 
     def back_up(self, file: Path, content: bytes) -> str:
         """Save the content of a file and return the name of the backup."""

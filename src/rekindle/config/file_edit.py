@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any, cast
 
 from rekindle.errors import InvalidSetting
+from rekindle.files import write_new_file
 
 
 def write_setting(file: Path, name: str, value: str | None) -> bool:
@@ -75,18 +75,5 @@ def _is_header(line: str, section: str) -> bool:
 
 
 def _replace_file(file: Path, text: str) -> None:
-    target = Path(os.path.realpath(file))  # a link stays a link
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-    fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(fd)
-        draft.chmod(mode)
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    Path(os.path.realpath(file)).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_new_file(file, text, in_place=True)

@@ -16,7 +16,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from rekindle.agent.turn import TurnEnded
-from rekindle.errors import ModelError, PlatformError, StoreError, TurnTakenOver
+from rekindle.errors import (
+    ModelError,
+    PlatformError,
+    QuotaExceeded,
+    StoreError,
+    TurnTakenOver,
+)
 from rekindle.platforms import Platform
 from rekindle.platforms.splitting import split_text
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
@@ -252,8 +258,12 @@ class Worker:
                 result = "answered" if await conversation.run_command(inbound, run) else "failed"
             else:
                 platform = self._context.find_platform(inbound.source.platform)
-                async with show_progress(platform, inbound):
-                    result, usage = await self._stream_turn(inbound)
+                try:
+                    async with show_progress(platform, inbound):
+                        result, usage = await self._stream_turn(inbound)
+                except QuotaExceeded as error:  # of sessions, or in the midst of the turn
+                    result = "refused"
+                    await conversation.refuse(inbound, str(error))
         logger.info("turn of message %d ended", inbound.num)
         self._metrics.count_turn(result, monotonic() - began, usage)
         if read_run(inbound) is not None:

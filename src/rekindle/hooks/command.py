@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from rekindle.errors import InvalidInput
+from rekindle.files import write_new_file
 
 HookEvent: TypeAlias = Literal["start", "prompt", "failure", "end", "compact"]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
@@ -109,15 +109,7 @@ def write_launcher(home: Path) -> Path:
     if is_launcher_current(home):
         return launcher
     launcher.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    number, name = tempfile.mkstemp(dir=launcher.parent, prefix=f".{LAUNCHER}-")
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o700)
-        os.replace(name, launcher)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_new_file(launcher, text, mode=0o700)
     return launcher
 
 

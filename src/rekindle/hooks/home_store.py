@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rekindle.errors import StoreReadOnly
+from rekindle.files import write_new_file
 from rekindle.store import Store, open_store
 
 from .command import HOOKS_FOLDER
@@ -93,7 +94,7 @@ def load_hook_settings(home: Path, environment: EnvironmentSettings) -> HookSett
         pass  # there is none yet
     settings = _read_settings(home, environment, key)
     try:
-        _write_private(file, msgspec.json.encode(settings))
+        write_new_file(file, msgspec.json.encode(settings), durable=False)
     except OSError:
         pass  # the next hook loads them again
     return settings
@@ -115,14 +116,6 @@ def _read_settings(home: Path, environment: EnvironmentSettings, key: str) -> Ho
         server_url=config.server.url,
         server_key=config.server.api_key,
     )
-
-
-def _write_private(file: Path, data: bytes) -> None:
-    new = file.with_name(f".{file.name}-{os.getpid()}")
-    number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(number, "wb") as opened:
-        opened.write(data)
-    os.replace(new, file)
 
 
 def open_home_store(settings: HookSettings, busy_seconds: float | None = None) -> Store:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rekindle.knowledge.notes.note import Recall, RecalledNote
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.projects import find_branch
 from rekindle.store import Store
 from rekindle.types import JSON
 
@@ -48,7 +49,7 @@ class StoreNotes:
 
 
 class ServerNotes:
-    """Notes of a server; only the folder and the key of its repository are told to it."""
+    """Notes of a server; only the folder, the key of its repository and its branch are told to it."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -58,7 +59,11 @@ class ServerNotes:
         from rekindle.api.values import StartRecall
 
         asked = StartRecall(
-            folder=folder, remote=_find_remote(folder), message=message, known=sorted(known)
+            folder=folder,
+            remote=_find_remote(folder),
+            branch=find_branch(folder),
+            message=message,
+            known=sorted(known),
         )
         return _value_to_recall(self._client.recall_at_start(asked))
 

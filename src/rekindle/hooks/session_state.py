@@ -13,6 +13,8 @@ from threading import Lock
 
 import msgspec
 
+from rekindle.files import write_new_file
+
 from .command import HOOKS_FOLDER
 
 SESSIONS_FOLDER = "sessions"
@@ -59,14 +61,7 @@ class SessionStates:
         name = _make_name(agent, session)
         self._remember(name, state)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = self._folder / name
-        new = file.with_name(f".{name}-{os.getpid()}")
-        try:
-            new.write_bytes(msgspec.json.encode(state))
-            os.replace(new, file)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        write_new_file(self._folder / name, msgspec.json.encode(state), durable=False)
 
     def delete_old(self) -> None:
         """Delete the states of all but the latest sessions."""

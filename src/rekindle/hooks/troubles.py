@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.errors import RekindleError
+from rekindle.files import write_new_file
 from rekindle.json_fields import as_number, as_object, get_text
 
 from .client import MAX_TROUBLES_BYTES, TROUBLES
@@ -50,9 +51,7 @@ def record_trouble(home: Path, hook: str, reason: str) -> None:
 
 def _drop_old_troubles(file: Path) -> None:
     kept = file.read_bytes().splitlines(keepends=True)[-KEPT_TROUBLES:]
-    new = file.with_name(f".{TROUBLES}-{os.getpid()}")
-    new.write_bytes(b"".join(kept))
-    os.replace(new, file)
+    write_new_file(file, b"".join(kept), durable=False)
 
 
 def read_troubles(home: Path) -> list[HookTrouble]:

@@ -7,7 +7,8 @@ to a session of the same id, where search, insights and notes find them.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
+import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
@@ -45,6 +46,10 @@ from .langgraph_store import RekindleStore as RekindleStore
 
 _LIST_PAGE = 16
 _VERSION_BITS = 40  # of a version that are random; those above count the steps
+# Not that of the module, which a program may seed. To ask the system each time would give up the GIL.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 class RekindleCheckpointer(BaseCheckpointSaver[Any]):
@@ -72,7 +77,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         Values are kept by version: a run from an earlier checkpoint must not replace those of others.
         """
         step = 0 if current is None else int(current) >> _VERSION_BITS
-        return ((step + 1) << _VERSION_BITS) | secrets.randbits(_VERSION_BITS)
+        return ((step + 1) << _VERSION_BITS) | _random.getrandbits(_VERSION_BITS)
 
     # -- for threads
 

@@ -21,7 +21,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from rekindle.errors import InvalidInput
-from rekindle.json_fields import as_object
+from rekindle.json_fields import as_object, describe_json_error
 from rekindle.types import (
     JSON,
     NoteKind,
@@ -136,7 +136,7 @@ def parse_json_object(data: bytes, where: str) -> dict[str, JSON]:
     except RecursionError:
         raise InvalidInput(f"{where} is nested too deeply") from None
     except ValueError as error:
-        raise InvalidInput(f"{where} is not JSON: {error}") from None
+        raise InvalidInput(f"{where} is not JSON: {describe_json_error(error)}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected a JSON object")
     if not is_valid:

@@ -58,7 +58,7 @@ def _read_form(step: OldStep) -> CommandForm | None:
     if classify_tool(step.tool).shape != "shell":
         return None
     call = ToolCall("", step.tool, dict(step.arguments))
-    command = _SLOT.sub("VALUE", Evidence(call, Message("tool")).command)
+    command = _SLOT.sub("Value", Evidence(call, Message("tool")).command)
     forms = parse_command_line(command, "").forms
     if len(forms) != 1 or is_everyday(forms[0].key):
         return None

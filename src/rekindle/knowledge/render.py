@@ -22,7 +22,7 @@ from rekindle.shell.risk import find_line_effects
 from rekindle.types import JSON, Message, Template, TemplateNote, ToolCall
 
 from . import tokens
-from .notes.note import count_sessions
+from .notes.note import count_sessions, describe_slots
 
 # As a digest everything is a statement; otherwise examples are turns, and the rest are statements.
 PreludeForm: TypeAlias = Literal["turns", "digest", "both"]
@@ -189,6 +189,8 @@ def _render_digest(notes: Sequence[TemplateNote]) -> str:
 
 def _render_line(note: TemplateNote) -> str:
     text = truncate_text(to_single_line(note.text), MAX_LINE_CHARS)
+    if note.kind == "command" and note.command and text.endswith("`"):
+        text += describe_slots(note.command, note.folder)
     if not note.sessions or text.endswith(")"):  # it says so itself
         return f"- {text}"
     return f"- {text} ({count_sessions(note.sessions)})"

@@ -144,7 +144,7 @@ def describe_playbook(store: Store, project: str) -> Template:
     return Template(
         library.make_template_id(name.replace("/", " ")),
         name.replace("/", " "),
-        f"What {len(observations)} sessions of the project know.",
+        f"What {len(observations)} sessions of this project learned.",
         notes=tuple(build_notes(observations, key, 2)[:MAX_PLAYBOOK_NOTES]),
         sources=tuple(one.session for one in observations),
         made="automatic",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound, StoreBusy
+from rekindle.files import write_new_file
 from rekindle.knowledge import file_format
 from rekindle.types import JSON, Template, replace_fields
 
@@ -309,18 +310,7 @@ def _acquire_lock(file: int, folder: Path) -> None:
 
 def write_private_file(path: Path, data: bytes) -> None:
     """Atomically write a file that only its owner can read."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        file = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    write_new_file(path, data)
     _sync_folder(path.parent)
 
 

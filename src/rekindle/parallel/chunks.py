@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 
@@ -10,7 +11,8 @@ T = TypeVar("T")
 W = TypeVar("W")
 
 CHUNK_SECONDS = 0.25  # what a worker that dies costs, and much more than sending a chunk takes
-CHUNKS_PER_WORKER = 6  # at least, so that none waits long for the last one
+REST_PER_WORKER = 4  # of the work that is left, no chunk takes a larger part than one of so many
+LAST_SECONDS = 0.05  # of the last chunks: so long a worker may wait for another one's last chunk
 
 
 class Chunk(NamedTuple, Generic[T]):
@@ -34,33 +36,35 @@ def group_items(
     chunk_seconds: float = CHUNK_SECONDS,
     get_group: Callable[[T], Hashable] | None = None,
 ) -> list[Chunk[Sequence[T]]]:
-    """Put neighboring items of the same group into chunks; the order of the items stays."""
+    """Put neighboring items of the same group into chunks; the order of the items stays.
+
+    With several workers the chunks become smaller towards the end, so that all end at the same time.
+    """
     costs = [(item, estimate_seconds(item)) for item in items]
-    target = chunk_seconds
-    if workers > 1:
-        total = sum(seconds for _, seconds in costs)
-        target = min(target, total / (workers * CHUNKS_PER_WORKER))
+    rest = sum(seconds for _, seconds in costs)
     chunks: list[Chunk[Sequence[T]]] = []
     for _, group in groupby(costs, key=lambda one: get_group(one[0]) if get_group else None):
-        for part in _split_costs(group, target):
-            names = describe_item(part[0][0])
+        waiting = deque(group)
+        while waiting:
+            target = chunk_seconds
+            if workers > 1:
+                smallest = min(LAST_SECONDS, chunk_seconds)
+                target = min(target, max(smallest, rest / (workers * REST_PER_WORKER)))
+            part, seconds = _take_items(waiting, target)
+            rest -= seconds
+            names = describe_item(part[0])
             if len(part) > 1:
-                names += f" to {describe_item(part[-1][0])}"
-            seconds = sum(seconds for _, seconds in part)
-            chunks.append(Chunk(names, [item for item, _ in part], seconds))
+                names += f" to {describe_item(part[-1])}"
+            chunks.append(Chunk(names, part, seconds))
     return chunks
 
 
-def _split_costs(
-    costs: Iterable[tuple[T, float]], target: float
-) -> Iterator[list[tuple[T, float]]]:
-    part: list[tuple[T, float]] = []
-    seconds = 0.0
-    for item, cost in costs:
-        if part and seconds + cost > target:
-            yield part
-            part, seconds = [], 0.0
-        part.append((item, cost))
+def _take_items(waiting: deque[tuple[T, float]], target: float) -> tuple[list[T], float]:
+    """Take the first item, and those after it that the target has room for."""
+    item, seconds = waiting.popleft()
+    part = [item]
+    while waiting and seconds + waiting[0][1] <= target:
+        item, cost = waiting.popleft()
+        part.append(item)
         seconds += cost
-    if part:
-        yield part
+    return part, seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
+
+from rekindle.files import write_new_file
 
 from .chunks import Chunk
 from .mapper import ChunkMapper
@@ -38,18 +39,12 @@ class FinishedChunks(Generic[R]):
     def save_result(self, key: str, result: R) -> None:
         """Save the result of a chunk, whole or not at all."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = self._folder / f".{key}.{os.getpid()}"
-        with open(partial, "wb", opener=_open_private) as file:
-            file.write(json.dumps(msgspec.to_builtins(result)).encode())
-        partial.replace(self._folder / key)
+        data = json.dumps(msgspec.to_builtins(result))
+        write_new_file(self._folder / key, data, durable=False)
 
     def forget_all(self) -> None:
         """Delete the results: the whole work is done."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def resume_chunks(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rekindle.errors import ServiceError
+from rekindle.files import write_new_file
 
 from .definition import ServiceDefinition, render_launchd_plist, render_systemd_unit
 
@@ -81,10 +82,7 @@ def install_service(manager: ServiceManager) -> bool:
     is_changed = not file.exists() or file.read_text("utf-8") != text
     if is_changed:
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-        partial.write_text(text, "utf-8")
-        partial.chmod(0o600)
-        partial.replace(file)
+        write_new_file(file, text)
     Path(manager.service.log_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for words in manager.list_start_commands():
         run_command(words)

@@ -41,7 +41,7 @@ _SYSTEM_PATH = re.compile(
     rf"|{_ANY_HOME}/\.(?:bash|zsh|profile|ssh|config/fish)"
 )
 # In learned commands: a slot or a mask, and a here-document whose body was left out.
-_SLOT = re.compile(r"<[a-z][\w-]*(?:[:#][\w.+#-]*)?>")
+_SLOT = re.compile(r"<[a-z][\w-]*(?:[:#][\w.+#-]*)?>|<[A-Z][A-Zm:./-]{2,24}>")
 _BARE_HERE = re.compile(r"<<(?!<)-?[ \t]*[^\s<]\S*")
 
 

@@ -110,6 +110,7 @@ class AsyncStore:
         except NotFound:  # deleted elsewhere, and perhaps recreated
             return await self.writers.run(self.store.append, session, *messages, used=used)
 
+    check_quota = _wrap_read(Store.check_quota)
     begin = _wrap_read(Store.begin)
     messages = _wrap_read(Store.messages)
     session = _wrap_read(Store.session)

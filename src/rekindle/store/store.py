@@ -141,6 +141,9 @@ class Store:
 
     # -- sessions
 
+    def check_quota(self) -> None:
+        """Raise `QuotaExceeded` if nothing more may be stored today; only tenants have a quota."""
+
     def begin(
         self,
         *,

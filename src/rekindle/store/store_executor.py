@@ -1,4 +1,4 @@
-"""Run synchronous store calls from the event loop on a small thread pool.
+"""Run synchronous store calls from the event loop on a few threads.
 
 Concurrent writers share a commit, so many conversations cost few flushes; each read uses one of the
 store's own connections. Nothing else in the agent or the gateway blocks the loop.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar, cast
 
 from .store import Store
+from .worker_threads import WorkerThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,50 +22,92 @@ DEFAULT_THREADS = 16
 
 
 class StoreExecutor:
-    """A thread pool for store calls: `await executor.run(store.messages, session)`."""
+    """Threads for store calls: `await executor.run(store.messages, session)`."""
 
     def __init__(self, store: Store, threads: int = DEFAULT_THREADS) -> None:
         self.store = store
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="store")
+        self._threads = WorkerThreads("store", threads)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a store call on the thread pool and return its result.
+        """Run a store call on a thread and return its result.
 
         A call that has started always finishes. If the caller is cancelled, wait for the call first,
         so that the caller's next call cannot overtake it.
         """
-        return await wait_for_end(self._pool.submit(call, *args, **kwargs))
+        waiting = _StoreCall(lambda: call(*args, **kwargs))
+        self._threads.submit(waiting)
+        await waiting.end.wait()
+        return waiting.get_result()
 
     def close(self) -> None:
         """Wait for running calls to finish. The store stays open."""
-        self._pool.shutdown()
+        self._threads.close()
+
+
+class _LoopEvent:
+    """An end that another thread reports to a coroutine; a future could be cancelled before it."""
+
+    __slots__ = ("_has_come", "_loop", "_waiter")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] = self._loop.create_future()
+        self._has_come = False
+
+    def report(self) -> None:
+        """Report the end, from any thread."""
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._wake)
+
+    async def wait(self) -> None:
+        """Wait for the end. If cancelled, wait all the same, unless it happens again."""
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            if not self._has_come:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+            raise
+
+    def _wake(self) -> None:
+        self._has_come = True
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _StoreCall(Generic[T]):
+    """A call that a thread runs while a coroutine waits."""
+
+    __slots__ = ("_call", "_error", "_result", "end")
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self.end = _LoopEvent()
+
+    def run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:  # noqa: BLE001  raised by `get_result`
+            self._error = error
+
+    def finish(self) -> None:
+        self.end.report()
+
+    def get_result(self) -> T:
+        """Return the result after the end, or raise the error."""
+        if self._error is None:
+            return cast(T, self._result)
+        try:
+            raise self._error
+        finally:
+            self._error = None  # or error, frame and call would refer to each other
 
 
 async def wait_for_end(future: Future[T]) -> T:
     """Return the result of a call that runs on a thread; if cancelled, wait for its end first."""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake_loop(_: Future[T]) -> None:
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
-            loop.call_soon_threadsafe(_end_wait, waiter)
-
-    future.add_done_callback(wake_loop)  # `wrap_future` and `shield` would make two more futures
-    try:
-        await waiter
-    except asyncio.CancelledError:
-        ended = asyncio.wrap_future(future)
-        ended.add_done_callback(_take_error)  # or asyncio logs one that nobody waits for
-        await asyncio.wait({ended})
-        raise
+    end = _LoopEvent()
+    future.add_done_callback(lambda _: end.report())  # cheaper than `wrap_future` and `shield`
+    await end.wait()
     return future.result()
-
-
-def _end_wait(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
-def _take_error(future: asyncio.Future[T]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,22 +96,17 @@ class Tenants:
             if not access.has_scope("read") and not access.has_scope("write"):
                 raise AccessDenied("This API key has neither the read nor the write scope.")
         tenant = self._directory.get_tenant(name)
-
-        def charge(messages: int, size: int) -> None:
-            self._directory.charge(tenant.id, tenant.quota, messages, size)
-
         if readonly and not is_server(self._target):  # a file must exist to be read
-            self._open(tenant, charge, readonly=False).close()
-        return self._open(tenant, charge, readonly=readonly)
+            self._open(tenant, readonly=False).close()
+        return self._open(tenant, readonly=readonly)
 
-    def _open(
-        self, tenant: Tenant, charge: Callable[[int, int], None], *, readonly: bool
-    ) -> TenantStore:
+    def _open(self, tenant: Tenant, *, readonly: bool) -> TenantStore:
         return open_tenant_store(
             self._target,
             tenant.id,
             quota=tenant.quota,
-            charge=charge,
+            charge=partial(self._directory.charge, tenant.id, tenant.quota),
+            check=partial(self._directory.check_quota, tenant.id, tenant.quota),
             readonly=readonly,
             clock=self._clock,
             **self._options,

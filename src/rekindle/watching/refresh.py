@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from rekindle.files import write_new_file
 from rekindle.transcripts.discovery import (
     DiscoveredFile,
     find_files,
@@ -151,9 +153,5 @@ def _load_postponed(file: Path) -> dict[str, PostponedFile]:
 
 
 def _save_postponed(file: Path, postponed: Mapping[str, PostponedFile]) -> None:
-    new = file.with_name(f".{file.name}-{os.getpid()}")
-    try:
-        new.write_bytes(msgspec.json.encode(postponed))
-        os.replace(new, file)
-    except (OSError, UnicodeEncodeError):
-        new.unlink(missing_ok=True)  # it is only tried again sooner
+    with suppress(OSError, UnicodeEncodeError):  # then it is tried again sooner
+        write_new_file(file, msgspec.json.encode(postponed), durable=False)

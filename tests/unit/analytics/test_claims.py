@@ -22,6 +22,8 @@ from rekindle.types import JudgedSession
 from tests.counts import choose_count
 from tests.unit.analytics.synthetic_sessions import EDIT, RUN, drifting, judged, learning, survivors
 
+pytestmark = pytest.mark.slow
+
 
 def weigh(sessions: Iterable[JudgedSession]) -> dict[str, Claim]:
     sample = collect_sample(sessions)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.warm import agent, arms, command, course, model, sets
+from bench.warm import agent, arms, command, course, model, right_calls, sets
 from bench.warm.course import Course
-from bench.warm.handbook import WAYS, first_message
+from bench.warm.handbook import WAYS, build_first_message
 from bench.warm.model import NoModel, Served
 from bench.warm.tasks import FAMILIES, Task, tasks
 from bench.warm.world import World
@@ -101,10 +101,10 @@ def bells(store: Store, where: Path) -> TemplateLibrary:
 
 def test_only_tasks_to_learn_from_come_with_the_way_they_are_done() -> None:
     for task in tasks("train"):
-        assert first_message(task).startswith(task.ask)
-        way = first_message(task).splitlines()[-2]
+        assert build_first_message(task).startswith(task.ask)
+        way = build_first_message(task).splitlines()[-2]
         assert shlex.split(way) == ["quay", *words_for(task)]
-    assert all(first_message(task) == task.ask for task in tasks("test"))
+    assert all(build_first_message(task) == task.ask for task in tasks("test"))
     assert WAYS.keys() == {name for name in FAMILIES if "train" in FAMILIES[name].splits}
 
 
@@ -155,8 +155,8 @@ def test_calls_errors_and_repetitions_are_counted() -> None:
         call("b", '{"command":"ls"}'), result("b", 0),
         call("c", {"command": "quay"}), result("c", 2),
     ]  # fmt: skip
-    assert agent.counted(messages) == (3, 1, 3, 1)
-    assert agent.counted([call(str(n), {"n": n}) for n in range(12)])[0] == 12
+    assert agent.count_calls(messages) == (3, 1, 3, 1)
+    assert agent.count_calls([call(str(n), {"n": n}) for n in range(12)])[0] == 12
 
 
 def test_the_model_is_told_that_it_must_call_as_long_as_nothing_went_well(
@@ -168,7 +168,7 @@ def test_the_model_is_told_that_it_must_call_as_long_as_nothing_went_well(
         session = store.begin()
         store.append(session, Message("user", task.ask))
         begun = [Message("system", sets.FIRST_SYSTEM)]
-        doing = agent.do(
+        doing = agent.run_task(
             store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", begun
         )
         done = asyncio.run(doing)
@@ -186,7 +186,9 @@ def test_a_task_without_an_answer_is_not_done_and_nobody_learns_from_it(
     with ScriptedModel({"otherwise": [endless]}) as model:
         session = store.begin()
         store.append(session, Message("user", task.ask))
-        doing = agent.do(store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", [])
+        doing = agent.run_task(
+            store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", []
+        )
         done = asyncio.run(doing)
     assert not done.success
     assert (done.calls, done.errors, done.repeats) == (agent.STEPS, agent.STEPS, agent.STEPS - 1)
@@ -197,7 +199,7 @@ def test_a_task_without_an_answer_is_not_done_and_nobody_learns_from_it(
 
 
 def test_a_course_is_taken_up_where_it_was_stopped(recorded: Course, served: Served) -> None:
-    one, first = recorded, course.rows(recorded.recorded)
+    one, first = recorded, course.read_rows(recorded.recorded)
     assert [row["task"] for row in first] == [task.id for task in one.tasks("train")]
     assert all(row["success"] for row in first)
 
@@ -217,7 +219,7 @@ def test_a_course_is_taken_up_where_it_was_stopped(recorded: Course, served: Ser
 def test_what_another_agent_recorded_is_not_mixed_with_ours(
     recorded: Course, served: Served
 ) -> None:
-    first = course.rows(recorded.recorded)
+    first = course.read_rows(recorded.recorded)
     recorded.recorded.write_text(json.dumps({**first[0], "begun": "other"}) + "\n")
     with pytest.raises(NoModel, match="remove it"):
         course.record(recorded, served)
@@ -229,7 +231,9 @@ def test_a_failing_engine_stops_the_run_and_counts_for_no_arm(tmp_path: Path, st
     with ScriptedModel({"otherwise": [broken]}) as model:
         session = store.begin()
         store.append(session, Message("user", task.ask))
-        doing = agent.do(store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", [])
+        doing = agent.run_task(
+            store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", []
+        )
         with pytest.raises(NoModel, match=task.id):
             asyncio.run(doing)
 
@@ -268,7 +272,14 @@ def test_the_command_goes_from_nothing_to_the_table(
     monkeypatch.setattr(command, "Course", partial(Course, root=tmp_path))
     monkeypatch.setattr(model, "serving", lambda *_: nullcontext(served))
     args = argparse.Namespace(
-        step="run", model="1.5b", slice=True, threads=1, server=None, tasks="first"
+        step="run",
+        model="1.5b",
+        slice=True,
+        threads=1,
+        server=None,
+        native=False,
+        tasks="first",
+        each=None,
     )
     command.run(args)
     told = capsys.readouterr().out
@@ -294,8 +305,8 @@ def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: 
 
 
 def test_each_arm_comes_first_in_its_turn() -> None:
-    assert [course.turned(arms.ARMS, n)[0] for n in range(5)] == [*arms.ARMS, "cold"]
-    assert all(sorted(course.turned(arms.ARMS, n)) == sorted(arms.ARMS) for n in range(5))
+    assert [course.rotate_arms(arms.ARMS, n)[0] for n in range(5)] == [*arms.ARMS, "cold"]
+    assert all(sorted(course.rotate_arms(arms.ARMS, n)) == sorted(arms.ARMS) for n in range(5))
 
 
 def test_a_slice_has_every_family_and_fewer_tasks() -> None:
@@ -304,3 +315,20 @@ def test_a_slice_has_every_family_and_fewer_tasks() -> None:
         assert {t.family for t in whole.tasks(split)} == {t.family for t in part.tasks(split)}
         assert len(part.tasks(split)) < len(whole.tasks(split))
     assert whole.folder != part.folder
+
+
+def test_the_right_call_has_every_word_of_the_way_or_reads_its_file() -> None:
+    task = Task("prove-test-00", "prove", "test", "Prove the tides.", {"module": "tides"})
+
+    def made(arguments: dict[str, Any], **meta: Any) -> bool | None:
+        call = Message("assistant", None, (ToolCall("1", "terminal", arguments),))
+        result = Message("tool", "", tool_call_id="1", meta=meta)
+        return right_calls.made_right_call(task, WAYS, [call, result])
+
+    assert made({"command": "quay prove tides --lane dry"})
+    assert made({"command": "cd x; quay prove --lane dry tides"})
+    assert made({"path": "tides"})
+    assert not made({"command": "quay prove tides --lane dry"}, exit_code=2)
+    assert not made({"command": "quay prove ropes --lane dry"})
+    assert not made({"command": "quay prove 'tides"})
+    assert right_calls.made_right_call(task._replace(family="papers"), WAYS, []) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench.warm.figures import by_arm, mcnemar, paired, table
+from bench.warm.figures import compare_arms, compute_mcnemar, group_by_arm, table
 
 
 def row(task: str, arm: str, success: bool, errors: int = 0, first: int = 2, **more: Any) -> Any:
@@ -31,13 +31,13 @@ def row(task: str, arm: str, success: bool, errors: int = 0, first: int = 2, **m
     ("won", "lost", "p"), [(0, 0, 1.0), (5, 0, 0.0625), (8, 1, 0.0390625), (1, 8, 0.0390625)]
 )
 def test_mcnemars_test_is_exact(won: int, lost: int, p: float) -> None:
-    assert mcnemar(won, lost) == pytest.approx(p)
+    assert compute_mcnemar(won, lost) == pytest.approx(p)
 
 
 def test_arms_are_compared_on_the_tasks_that_both_did() -> None:
     rows = [row(f"a-{n}", "cold", n < 2, errors=2) for n in range(10)]
     rows += [row(f"a-{n}", "warm", n > 0, errors=n % 2) for n in range(9)]
-    one = paired(by_arm(rows), "warm", "cold")
+    one = compare_arms(group_by_arm(rows), "warm", "cold")
     assert (one.tasks, one.won, one.lost) == (9, 7, 1)
     assert one.success is not None
     assert one.errors is not None
@@ -47,7 +47,7 @@ def test_arms_are_compared_on_the_tasks_that_both_did() -> None:
 
 
 def test_of_a_task_that_was_run_twice_the_newest_run_counts() -> None:
-    done = by_arm([row("a-0", "cold", False), row("a-0", "cold", True)])
+    done = group_by_arm([row("a-0", "cold", False), row("a-0", "cold", True)])
     assert done["cold"]["a-0"]["success"]
 
 

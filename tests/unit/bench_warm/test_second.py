@@ -104,7 +104,7 @@ def test_a_course_of_the_second_set_runs_in_every_arm(
     command.add_arguments(parser)
     command.run(parser.parse_args(["run", "--tasks", "second", "--slice"]))
     made = Course("1.5b", True, tmp_path, "second")
-    rows = course.rows(made.ran)
+    rows = course.read_rows(made.ran)
     assert {(row["task"], row["arm"]) for row in rows} == {
         (task.id, arm) for task in made.tasks("test") for arm in arms.ARMS
     }

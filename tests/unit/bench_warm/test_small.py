@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.warm.small import understood, went_well
+from bench.warm.small import is_success, parse_call
 
 from rekindle import Message
 
@@ -17,7 +17,7 @@ from rekindle import Message
     ],
 )
 def test_a_call_is_understood_in_each_form(text: str, held: bool) -> None:
-    message = understood(Message("assistant", text), held, 3)
+    message = parse_call(Message("assistant", text), held, 3)
     assert [(c.name, c.arguments) for c in message.tool_calls] == [
         ("terminal", {"command": "quay --help"})
     ]
@@ -30,11 +30,11 @@ def test_a_call_is_understood_in_each_form(text: str, held: bool) -> None:
 )
 def test_what_is_no_call_stays_as_it_is(text: str) -> None:
     message = Message("assistant", text)
-    assert understood(message, False, 3) == message
+    assert parse_call(message, False, 3) == message
 
 
 def test_only_a_result_in_good_order_lets_it_answer() -> None:
-    assert went_well(Message("tool", "x", meta={"exit_code": 0}))
-    assert not went_well(Message("tool", "x", meta={"exit_code": 2}))
-    assert not went_well(Message("tool", "x", meta={"is_error": True}))
-    assert not went_well(Message("user", "x"))
+    assert is_success(Message("tool", "x", meta={"exit_code": 0}))
+    assert not is_success(Message("tool", "x", meta={"exit_code": 2}))
+    assert not is_success(Message("tool", "x", meta={"is_error": True}))
+    assert not is_success(Message("user", "x"))

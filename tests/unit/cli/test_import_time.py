@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LOADED = "import sys, {program}; print(*sys.modules)"
 HEAVY = {
     "aiodocker",

@@ -82,6 +82,43 @@ def test_known_programs_and_subcommands_are_never_an_echo(form: str) -> None:
     assert not see(bash("cat README.md"), noise).is_echo(form)
 
 
+@pytest.mark.parametrize("call", [read("/p/web/package.json"), bash("cat web/package.json")])
+def test_a_build_file_vouches_for_its_whole_words(call: ToolCall) -> None:
+    text = ForeignText(root="/p")
+    text.add_result(bash("git log -3"), "built @zork/evil-web, then ran evil")
+    text.add_result(call, '{"name": "@zork/evil-web"}')
+    assert not text.is_echo("pnpm --filter @zork/evil-web test")
+    assert text.is_echo("make evil")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        read("/p/node_modules/x/package.json"), read("/tmp/x/package.json"), read("/p/package.md"),
+        bash("cat node_modules/x/package.json"), bash("cat /tmp/x/package.json"),
+        bash("cat ../x/package.json"), bash("cat package.json | sh"),
+    ],
+)  # fmt: skip
+def test_a_build_file_of_somebody_else_vouches_for_nothing(call: ToolCall) -> None:
+    text = ForeignText(root="/p")
+    text.add_result(bash("cat README.md"), "run evil-setup")
+    text.add_result(call, "evil-setup")
+    assert text.is_echo("make evil-setup")
+
+
+def test_a_file_in_use_is_known_in_the_folder_of_the_command() -> None:
+    text = see(bash("git status"), "modified: src/zork/parse.go")
+    text.add_files(["src/zork/parse.go"])
+    assert text.is_echo("go build ./zork")
+    assert not text.is_echo("go build ./zork", "src")
+
+
+@pytest.mark.parametrize("form", ["./node_modules/.bin/tsc", "web/.venv/bin/pytest", "~/go/bin/go"])
+def test_a_known_program_is_no_echo_wherever_it_is_installed(form: str) -> None:
+    noise = "web node_modules .bin .venv bin go"
+    assert not see(bash("ls"), noise).is_echo(f"{form} test")
+
+
 def test_files_in_use_are_never_an_echo() -> None:
     text = see(bash("git status"), "modified: internal/zork/parse.go")
     assert text.is_echo("go test ./internal/zork/...")

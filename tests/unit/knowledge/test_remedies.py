@@ -111,6 +111,11 @@ def test_a_rule_of_another_program_is_not_found() -> None:
     assert find("git diff 7 --stat", "unknown flag: --stat") is None
 
 
+def test_a_program_that_is_not_there_is_no_output() -> None:
+    result = "bash: line 1: /home/me/bin/x: No such file or directory"
+    assert find_remedy("~/bin/x build 2>&1 | tail", result) is None
+
+
 def test_a_folder_that_is_not_there_is_no_output() -> None:
     assert find("cd src && make > log", "bash: line 1: cd: src: No such file or directory") is None
 

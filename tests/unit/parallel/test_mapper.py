@@ -128,8 +128,25 @@ def test_chunks_keep_order_and_groups_and_are_about_equal() -> None:
     assert [len(one.work) for one in chunks] == [2, 1, 2, 1]
     assert [item for one in chunks for item in one.work] == items
     assert [one.name for one in chunks] == ["a to a", "a", "b to b", "b"]
-    assert len(group_items(range(100), lambda _: 0.001, str, workers=2)) >= 12
     assert group_items([], lambda _: 1.0, str) == []
+
+
+@pytest.mark.parametrize("workers", [2, 16])
+@pytest.mark.parametrize("chunk_seconds", [0.25, 1.0])
+def test_no_worker_waits_long_for_the_last_chunk_of_another(
+    workers: int, chunk_seconds: float
+) -> None:
+    rest = 100.0
+    chunks = group_items(
+        range(10_000), lambda _: 0.01, str, workers=workers, chunk_seconds=chunk_seconds
+    )
+    assert chunks[0].seconds == pytest.approx(chunk_seconds, abs=0.011)
+    for chunk in chunks:  # the others could do what follows meanwhile
+        assert chunk.seconds <= max(0.06, rest / workers / 2)
+        rest -= chunk.seconds
+    assert rest == pytest.approx(0, abs=1e-6)
+    assert len(chunks) < 100 / chunk_seconds * 1.3 + 20 * workers
+    assert [item for chunk in chunks for item in chunk.work] == [*range(10_000)]
 
 
 def test_nothing_secret_is_in_what_logs_show() -> None:

@@ -15,6 +15,8 @@ from rekindle.redaction.redactor import Redactor
 from rekindle.redaction.scanner import ScanInput, find_positions
 from rekindle.redaction.stems import KNOWN_LITERALS, find_literals
 
+pytestmark = pytest.mark.slow
+
 HOSTILE: dict[str, Callable[[int], str]] = {
     "options in a row": lambda size: "sqlplus -" * (size // 9),
     "one long option": lambda size: "htpasswd -" + "b" * size,

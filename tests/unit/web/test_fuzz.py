@@ -15,6 +15,8 @@ from rekindle.web import views
 from tests.conftest import is_looking
 from tests.unit.web.conftest import BASE_URL, build_client
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = 1000
 WORDS = (
     "", "0", "-1", "1e999", "99999999999999999999", "NaN", "null", "..", "../../etc/passwd", "%00",

@@ -323,6 +323,7 @@ def test_script_in_every_field_stays_text(client: WebClient, store: Store) -> No
         assert_harmless(client.get(address, headers={"x-fragment": block}).text)
 
 
+@pytest.mark.slow
 def test_a_message_of_fifty_megabytes_is_cut_and_can_be_saved(
     client: WebClient, store: Store
 ) -> None:

@@ -141,7 +141,8 @@ class ApiHandlers:
         body: values.StartRecall = request.body
 
         def recall(store: Store, project: str) -> Recall:
-            return recall_in_project(store, project, body.message, frozenset(body.known))
+            known = frozenset(body.known)
+            return recall_in_project(store, project, body.message, known, body.branch)
 
         return await self._recall(request, body.folder, body.remote, recall)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from rekindle.errors import InvalidInput
+from rekindle.files import write_new_file
 from rekindle.tenants import Access, Scope, parse_scopes
 
 from .bodies import ApiRefusal
@@ -111,13 +112,7 @@ class KeyFile:
 
     def _save(self, keys: list[StoredKey]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._path.with_name(f".{self._path.name}-{os.getpid()}")
-        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(number, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(keys), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._path)
+        write_new_file(self._path, msgspec.json.format(msgspec.json.encode(keys), indent=1))
 
 
 def _hash_token(token: str) -> str:

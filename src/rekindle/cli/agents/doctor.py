@@ -160,10 +160,11 @@ def _print_report(report: AgentReport) -> None:
         for one in report.installations
         if one.state != "not installed"
     ]
+    installed = ", ".join(states) or "Rekindle is not installed"
     files = format_count(report.session_files, "session file")
-    write_styled([[StyledText(report.title, "bold"), StyledText(": "), StyledText(
-        f"{', '.join(states) or 'not installed'}; {files}, {report.pending_files:,} not imported"
-    )]])  # fmt: skip
+    pending = f"{report.pending_files:,} not imported" if report.pending_files else "all imported"
+    facts = f"{installed}; {files}{f', {pending}' if report.session_files else ''}"
+    write_styled([[StyledText(report.title, "bold"), StyledText(": "), StyledText(facts)]])
     if not report.is_installed:
         print_line(f"    rekindle install {report.name}")
     for finding in report.findings:

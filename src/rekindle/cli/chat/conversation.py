@@ -169,6 +169,8 @@ class ChatConversation:
 
     async def _run_turn(self, inbound: InboundMessage, view: ChatView) -> TurnResult:
         ended: TurnEnded | None = None
+        if inbound.state == "waiting":  # a turn that has begun ends with its answer
+            await self._execute(self._store.check_quota)
         async with aclosing(self.conversation.run_turn(inbound)) as events:
             async for event in events:
                 view.show_event(event)

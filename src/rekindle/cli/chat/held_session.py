@@ -30,11 +30,14 @@ class OpenedSession(NamedTuple):
 
 
 async def open_held_session(
-    conversation: ChatConversation, session: Session, ask: AskAboutHeld | None
+    conversation: ChatConversation,
+    session: Session,
+    ask: AskAboutHeld | None,
+    announce_wait: Callable[[], None] = lambda: None,
 ) -> OpenedSession | None:
     """Acquire a session; if another program holds it, ask what to do. Return None to cancel.
 
-    Without anybody to ask, raise `SessionHeld`.
+    Without anybody to ask, raise `SessionHeld`. `announce_wait` is called once a wait can be stopped.
     """
     executor, hold = conversation.context.executor, conversation.hold
     while True:
@@ -47,7 +50,7 @@ async def open_held_session(
             if choice == "cancel":
                 return None
             if choice == "wait":
-                await _wait_until_free(conversation, session)
+                await _wait_until_free(conversation, session, announce_wait)
                 continue
             fork = await executor.run(executor.store.fork, session)
             await executor.run(hold.acquire, fork.id)
@@ -59,11 +62,14 @@ async def open_held_session(
         session = tip
 
 
-async def _wait_until_free(conversation: ChatConversation, session: Session) -> None:
+async def _wait_until_free(
+    conversation: ChatConversation, session: Session, announce: Callable[[], None]
+) -> None:
     """Wait until no other program holds the session, or until Ctrl-C."""
     executor, hold = conversation.context.executor, conversation.hold
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGINT, stopped.set)
+    announce()
     try:
         while await executor.run(hold.find_other, session.id) is not None:
             try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from rekindle.files import write_new_file
 
 
 class InputHistory:
@@ -37,13 +40,8 @@ class InputHistory:
             pass  # a full disk or a read-only folder must not end a conversation
 
     def _rewrite(self, lines: list[str]) -> None:
-        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
-        try:
-            with open(temporary, "w", encoding="utf-8", opener=_open_private) as file:
-                file.writelines(f"{line}\n" for line in lines)
-            temporary.replace(self._file)
-        except OSError:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            write_new_file(self._file, "".join(f"{line}\n" for line in lines), durable=False)
 
 
 def _open_private(path: str, flags: int) -> int:

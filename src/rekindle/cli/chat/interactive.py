@@ -170,9 +170,12 @@ class InteractiveSession:
         question = "Wait for it (w), continue in a copy (c), or Enter to cancel? "
         answer = (await ask_question(question)).lower()
         if answer in _WAIT_ANSWERS:
-            self._screen.show_note("Waiting. Ctrl-C stops the wait.")
             return "wait"
         return "copy" if answer in _COPY_ANSWERS else "cancel"
+
+    def announce_wait(self) -> None:
+        """Say how to stop waiting for a session that another program holds."""
+        self._screen.show_note("Waiting. Ctrl-C stops the wait.")
 
     async def approve(self, request: ApprovalRequest) -> Answer:
         """Ask whether a call may run. Anything but a clear yes is a no."""

@@ -18,6 +18,7 @@ from rekindle.agent.toolkit import (
     build_persona_settings,
     open_model,
     open_toolkit,
+    require_model_name,
 )
 from rekindle.agent.tools.tool import Approver, Tool, ToolContext
 from rekindle.agent.turn import Advisor
@@ -27,7 +28,7 @@ from rekindle.cli.store_access import (
     open_for_writing,
 )
 from rekindle.config import Config, get_home_and_env, get_login_name
-from rekindle.errors import InvalidInput, InvalidSetting, NotFound, RekindleError, StoreError
+from rekindle.errors import InvalidInput, NotFound, RekindleError, StoreError
 from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
 from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.memory.tool import create_memory_tool
@@ -81,7 +82,6 @@ OK, INTERRUPTED, TERMINATED = 0, 130, 143
 _END_REASONS = {OK: "user_exit", TERMINATED: "terminated"}
 EXECUTOR_THREADS = 4
 MAX_LEARNED_SESSIONS = 10  # at the end of a chat; the rest is left to `warm learn`
-_OPENAI_URL = "https://api.openai.com"
 
 
 class ChatOptions(NamedTuple):
@@ -101,7 +101,7 @@ def run_chat(options: ChatOptions) -> int:
     """Run a chat and return the exit code of the command."""
     ignore_sigpipe()
     config = load_settings()
-    model_name = _resolve_model(config, options.model)
+    model_name = require_model_name(config, options.model, ", or pass --model")
     price = config.get_price(model_name)
     locks = TerminalLocks(config.home / "chat")
     _configure_logging(config.home / "chat.log")
@@ -124,21 +124,6 @@ def _learn_from_chat(store: Store, config: Config) -> None:
         from rekindle.learning.notes.learner import learn_from_sessions
 
         learn_from_sessions(store, limit=MAX_LEARNED_SESSIONS)
-
-
-def _resolve_model(config: Config, name: str | None) -> str:
-    model = name or config.model.name
-    if not model:
-        raise InvalidSetting(
-            "No model configured. Set REKINDLE_MODEL, or name under [model] in"
-            f" {config.file}, or pass --model."
-        )
-    if not config.model.api_key and config.model.base_url.startswith(_OPENAI_URL):
-        raise InvalidSetting(
-            "No API key configured. Set OPENAI_API_KEY, or set OPENAI_BASE_URL to an endpoint that"
-            " needs none."
-        )
-    return model
 
 
 def _configure_logging(file: Path) -> None:
@@ -228,7 +213,9 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
     session, leftovers = await executor.run(_find_session, setup)
     async with conversation.hold.keep():
         if session is not None:
-            opened = await open_held_session(conversation, session, interactive.ask_about_held)
+            opened = await open_held_session(
+                conversation, session, interactive.ask_about_held, interactive.announce_wait
+            )
             if opened is None:
                 return OK
             session = opened.session

@@ -23,6 +23,7 @@ from rekindle.cli.session_choice import (
     select_sessions,
 )
 from rekindle.cli.store_access import open_for_reading
+from rekindle.files import write_new_file
 
 from .loading import (
     LoadedInsights,
@@ -249,4 +250,4 @@ def _write_page(found: LoadedInsights, name: str, file: Path) -> None:
         return
     redact = Redactor().redact_text
     page = render_page(found.overview, found.statistics, name, redact)
-    file.write_text("".join(page), encoding="utf-8")
+    write_new_file(file, "".join(page))

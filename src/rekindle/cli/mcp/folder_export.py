@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from rekindle.cli.output import format_count, print_line, print_notice, require_confirmation
 from rekindle.errors import InvalidInput
+from rekindle.files import write_new_file
 
 
 def write_export(folder: Path, files: Mapping[str, str], *, yes: bool, dry_run: bool) -> None:
@@ -61,12 +60,4 @@ def _print_diff(file: Path, before: str, after: str) -> None:
 
 def _write_file(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    number, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(number, "w", encoding="utf-8", newline="") as opened:
-            opened.write(text)
-        os.chmod(draft, file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        os.replace(draft, file)
-    except BaseException:
-        os.unlink(draft)
-        raise
+    write_new_file(file, text, mode=0o644, in_place=True)

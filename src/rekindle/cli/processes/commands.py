@@ -325,7 +325,7 @@ def send(
     owner: ProcessOwnerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Send input to a process: a line, or raw text with --no-enter.
+    """Send input to a process: a line, or text without Enter.
 
     \b
     Examples:

@@ -44,7 +44,10 @@ def register(app: typer.Typer) -> None:
 
 
 def restore_session(
-    agent: Annotated[RestoreAgent, typer.Argument(help="Agent that resumes the session.")],
+    agent: Annotated[
+        RestoreAgent,
+        typer.Argument(metavar="AGENT", help="claude-code, codex, opencode, pi or gemini."),
+    ],
     session: SessionArgument,
     folder: Annotated[
         Path | None,

@@ -139,7 +139,7 @@ def prepare_session(
         named = _find_named_session(store, name)
         session = find_resumable(store, named)
         plan, restore = prepare_resume(store, session, folders, target=target, folder=folder)
-    _require_folder(plan, session, is_given=folder is not None)
+    _require_folder(plan, session, target, is_given=folder is not None)
     if starts:
         _find_program(plan, session)
     if session.id != named.id:
@@ -192,14 +192,17 @@ def _find_named_session(store: Store, name: str) -> Session:
     return last
 
 
-def _require_folder(plan: ResumePlan, session: Session, *, is_given: bool) -> None:
+def _require_folder(
+    plan: ResumePlan, session: Session, target: str | None, *, is_given: bool
+) -> None:
     if not plan.folder or os.path.isdir(plan.folder):
         return
     if is_given:
         raise NotFound(f"Folder not found: {plan.folder}.")
+    agent = f" --in {target}" if target else ""
     raise NotFound(
         f"The folder of this session does not exist: {plan.folder}."
-        f" Continue elsewhere: rekindle resume {session.id} --folder DIR."
+        f" Continue elsewhere: rekindle resume {session.id}{agent} --folder DIR."
     )
 
 

@@ -62,7 +62,7 @@ def share_session(
     name: _NameArgument = None,
     output: _OutputOption = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write Markdown instead of HTML.")
+        bool, typer.Option("--markdown", help="Write Markdown instead of HTML, as to a FILE.md.")
     ] = False,
     images: Annotated[
         bool, typer.Option("--images", help="Include images; nobody checks what they show.")
@@ -92,6 +92,7 @@ def share_session(
     report: dict[str, object] = {}
     page: Path | None = None
     if name is not None:
+        markdown = markdown or (output or "").lower().endswith((".md", ".markdown"))
         redactor = create_session_redactor(keeps_images=images)
         page = _share(name, owner, output, index, markdown, redactor, report)
         removed = redactor.count_removed()

@@ -321,7 +321,7 @@ def open_output(path: Path | None) -> Generator[BinaryIO]:
     if path is None:
         yield sys.stdout.buffer
         return
-    from rekindle.transcripts.export.common import open_new_file
+    from rekindle.files import open_new_file
 
     with open_new_file(path) as out:
         yield out

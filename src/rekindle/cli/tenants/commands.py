@@ -26,7 +26,7 @@ from rekindle.errors import AccessDenied
 if TYPE_CHECKING:
     from rekindle.tenants import Tenants
 
-group = create_group("Organisations that share a server: their members, API keys and quotas.")
+group = create_group("Manage organisations that share a server: members, API keys and quotas.")
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Name of the tenant.")]
 NO_LIMIT = "none"
 

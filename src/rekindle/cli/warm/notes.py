@@ -75,6 +75,9 @@ def learn_sessions(
     if json:
         print_line(encode_json(report._asdict()).decode())
         return
+    if not report.sessions:
+        print_line("Nothing new to learn.")
+        return
     sessions, projects = format_count(report.sessions, "session"), len(report.projects)
     print_line(f"Learned from {sessions} in {format_count(projects, 'project')}.")
 
@@ -108,6 +111,8 @@ def recall_notes(
       rekindle warm recall 'fix the flaky test'
       rekindle warm recall --folder ~/src/app --failure failed.json --json
     """
+    from rekindle.learning.notes.playbooks import find_project
+
     with open_for_notes() as store:
         if batch:
             _answer_batch(store, sys.stdin.buffer)
@@ -115,13 +120,25 @@ def recall_notes(
         question: dict[str, Any] = {"at": "start", "message": message}
         if failure is not None:
             question = {**_read_question(failure.read_bytes()), "at": "failure"}
-        recall = _answer_question(store, {"folder": str(folder or Path.cwd()), **question})
+        question = {"folder": str(folder or Path.cwd()), **question}
+        recall = _answer_question(store, question)
+        is_known = find_project(store, _get_text(question, "folder")) is not None
     if json:
         print_line(msgspec.json.encode(recall).decode())
     elif recall.text:
         print_line(recall.text)
     else:
-        print_notice("Nothing is known here that is worth saying.")
+        print_notice(explain_silence(is_known=is_known))
+
+
+def explain_silence(*, is_known: bool) -> str:
+    """Say why an agent is told nothing in a folder whose project is known, or not."""
+    if is_known:
+        return "Nothing that was learned in this project fits."
+    return (
+        "Nothing is known about this folder: no imported session worked in it. `rekindle projects`"
+        " lists where sessions worked; name such a folder with --folder."
+    )
 
 
 def _answer_batch(store: Store, lines: Iterable[bytes]) -> None:
@@ -147,7 +164,8 @@ def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
 
     folder = _get_text(question, "folder") or os.getcwd()
     if question.get("at", "start") == "start":
-        return recall_at_start(store, folder, _get_text(question, "message"))
+        message, branch = _get_text(question, "message"), _get_text(question, "branch")
+        return recall_at_start(store, folder, message, branch=branch or None)
     if question["at"] != "failure":
         raise InvalidInput(f"question: at: expected start or failure, got {question['at']!r:.40}")
     arguments: Any = question.get("arguments") or {}

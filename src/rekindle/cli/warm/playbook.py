@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from rekindle.cli.output import (
     Column,
     JsonOption,
     YesOption,
+    format_count,
     print_line,
     print_notice,
     require_confirmation,
@@ -23,15 +24,16 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import open_for_notes, open_for_writing
 from rekindle.errors import InvalidInput, NotFound
+from rekindle.files import write_new_file
 
 if TYPE_CHECKING:
-    from rekindle.knowledge.notes.note import RecalledNote
+    from rekindle.knowledge.notes.note import NoteOrigin, RecalledNote
     from rekindle.learning.notes.decisions import ProjectNotes
     from rekindle.store import Store
 
 MAX_LESSONS = 12  # of each kind
 BEGIN_MARK, END_MARK = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
-_ProjectOption = Annotated[
+NotesProjectOption = Annotated[
     str | None,
     typer.Option(
         "--project",
@@ -59,14 +61,14 @@ def _load_notes(store: Store, project: str | None) -> ProjectNotes:
     return load_project_notes(store, resolve_project(store, project))
 
 
-def resolve_project(store: Store, wanted: str | None) -> str:
-    """Return the project that a person means, by default that of the current folder."""
+def resolve_project(store: Store, wanted: str | None, folder: Path | None = None) -> str:
+    """Return the project that a person means, by default that of a folder or of the current one."""
     from rekindle.learning.notes.playbooks import find_project
     from rekindle.projects import matches_project
 
     known = [project for project, _, _ in store.observations.list_projects()]
     if wanted is None:
-        project = find_project(store, str(Path.cwd()))
+        project = find_project(store, str((folder or Path.cwd()).absolute()))
         if project is None:
             raise NotFound("Nothing is known about this folder. Name a project with --project.")
         return project
@@ -77,8 +79,20 @@ def resolve_project(store: Store, wanted: str | None) -> str:
     return found[0]
 
 
+def _write_notes_json(known: ProjectNotes, notes: Iterable[RecalledNote]) -> None:
+    write_json_array(_note_to_json(known, note) for note in notes)
+
+
+def _note_to_json(known: ProjectNotes, note: RecalledNote) -> dict[str, Any]:
+    import msgspec
+
+    fields = {**msgspec.structs.asdict(note), "state": known.get_state(note)}
+    origin = known.decisions.origins.get(note.id)
+    return {**fields, "origin": msgspec.structs.asdict(origin)} if origin else fields
+
+
 @group.command("list")
-def list_project_notes(project: _ProjectOption = None, json: JsonOption = False) -> None:
+def list_project_notes(project: NotesProjectOption = None, json: JsonOption = False) -> None:
     """List the notes of a project: commands, fixes and files that several sessions share.
 
     \b
@@ -89,11 +103,7 @@ def list_project_notes(project: _ProjectOption = None, json: JsonOption = False)
     with open_for_notes() as store:
         known = _load_notes(store, project)
     if json:
-        import msgspec
-
-        write_json_array(
-            {**msgspec.structs.asdict(note), "state": known.get_state(note)} for note in known.notes
-        )
+        _write_notes_json(known, known.notes)
         return
     columns = [
         Column("id", style="cyan"),
@@ -108,7 +118,7 @@ def list_project_notes(project: _ProjectOption = None, json: JsonOption = False)
 
 @group.command("show")
 def show_note(
-    note: _NoteArgument, project: _ProjectOption = None, json: JsonOption = False
+    note: _NoteArgument, project: NotesProjectOption = None, json: JsonOption = False
 ) -> None:
     """Show one note with the evidence for it.
 
@@ -120,21 +130,28 @@ def show_note(
         known = _load_notes(store, project)
         found = known.find(note)
     if json:
-        import msgspec
-
-        write_json_array([{**msgspec.structs.asdict(found), "state": known.get_state(found)}])
+        _write_notes_json(known, [found])
         return
     print_line(found.text)
-    print_line(f"{found.kind}, {known.get_state(found)}; last seen {found.last or 'never'}")
-    print_line(
-        f"worked {found.worked} times, failed {found.failed} times, {found.sessions} sessions"
-    )
+    seen = f"; last seen {found.last}" if found.last else ""
+    print_line(f"{found.kind}, {known.get_state(found)}{seen}")
+    if found.sessions:
+        rate = f"worked {format_count(found.worked, 'time')}, failed {found.failed}; "
+        print_line(f"{rate if found.command else ''}from {format_count(found.sessions, 'session')}")
+    if (origin := known.decisions.origins.get(found.id)) is not None:
+        print_line(_describe_origin(origin))
+
+
+def _describe_origin(origin: NoteOrigin) -> str:
+    said = f"from what users said in {', '.join(origin.sessions)}"
+    source = f"in place of note {origin.note}" if origin.note else said
+    return f"proposed by {origin.model} on {origin.day}, {source}"
 
 
 @group.command("add")
 def add_note(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What sessions should be told.")],
-    project: _ProjectOption = None,
+    project: NotesProjectOption = None,
 ) -> None:
     """Add a note in your own words. Every session of the project is told.
 
@@ -155,7 +172,7 @@ def add_note(
 def edit_note(
     note: _NoteArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say instead.")],
-    project: _ProjectOption = None,
+    project: NotesProjectOption = None,
 ) -> None:
     """Say a note in your own words. One that was learned is retired, and yours is told instead.
 
@@ -174,7 +191,7 @@ def edit_note(
 
 
 @group.command("share")
-def share_with_all(note: _NoteArgument, project: _ProjectOption = None) -> None:
+def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> None:
     """Tell a note in all your projects. Retire it in one of them to take it back there.
 
     \b
@@ -190,8 +207,8 @@ def share_with_all(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 
 @group.command("accept")
-def accept_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
-    """Accept a note that an agent proposed. Until then, it is quarantined and no session is told.
+def accept_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
+    """Accept a note that an agent or a model proposed. Until then, no session is told.
 
     \b
     Examples:
@@ -206,7 +223,7 @@ def accept_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 
 @group.command("pin")
-def pin_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+def pin_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
     """Tell a note at every start, whatever the session is about.
 
     \b
@@ -222,8 +239,10 @@ def pin_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 
 @group.command("retire")
-def retire_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+def retire_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
     """Never tell a note again. One that you added, or that an agent proposed, is deleted.
+
+    One that a model proposed is not proposed again.
 
     \b
     Examples:
@@ -238,7 +257,7 @@ def retire_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 
 @group.command("reset")
-def reset_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+def reset_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
     """Forget that a note was pinned or retired.
 
     \b
@@ -257,7 +276,7 @@ def reset_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 
 def show_lessons(
-    project: _ProjectOption = None,
+    project: NotesProjectOption = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -267,6 +286,7 @@ def show_lessons(
         ),
     ] = None,
     yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what a project's sessions learned, as Markdown for people and agents.
 
@@ -277,8 +297,15 @@ def show_lessons(
       rekindle lessons
       rekindle lessons --project owner/name --write AGENTS.md
     """
+    if json and write is not None:
+        raise typer.BadParameter("--json and --write exclude each other")
     with open_for_notes() as store:
-        text = "\n".join(_format_lessons(_load_notes(store, project)))
+        known = _load_notes(store, project)
+    told = _choose_lessons(known)
+    if json:
+        _write_notes_json(known, [note for notes in told.values() for note in notes])
+        return
+    text = "\n".join(_format_lessons(known.project, told))
     if write is None:
         print_line(text)
         return
@@ -293,11 +320,7 @@ def show_lessons(
     ):
         print_line(line)
     require_confirmation(f"Write {write}?", yes=yes)
-    draft = file.with_name(f".{file.name}.draft")
-    draft.write_bytes(after.encode())
-    if file.exists():
-        draft.chmod(file.stat().st_mode)
-    draft.replace(file)
+    write_new_file(file, after, mode=0o644, in_place=True)
 
 
 def _read_file(file: Path) -> str:
@@ -310,25 +333,36 @@ def _read_file(file: Path) -> str:
         raise InvalidInput(f"{file}: not valid UTF-8") from None
 
 
-def _format_lessons(known: ProjectNotes) -> Iterable[str]:
+def _choose_lessons(known: ProjectNotes) -> Mapping[str, Sequence[RecalledNote]]:
+    """Return the notes of each section that has any."""
     from rekindle.knowledge.skill import SECTION_TITLES
-    from rekindle.projects import shorten_project
 
     hidden = ("retired", "quarantined")
+    reworded = known.decisions.reworded.values()  # told in the place of other notes
     told = [
-        note for note in known.notes if known.get_state(note) not in hidden and _is_common(note)
+        note
+        for note in known.notes
+        if known.get_state(note) not in hidden and note not in reworded and _is_common(note)
     ]
-    yield f"## What sessions learned in {shorten_project(known.project)}"
-    if not told:
+    sections = {
+        title: [known.decisions.reword(note) for note in told if note.kind == kind][:MAX_LESSONS]
+        for kind, title in SECTION_TITLES.items()
+    }
+    return {title: notes for title, notes in sections.items() if notes}
+
+
+def _format_lessons(project: str, sections: Mapping[str, Sequence[RecalledNote]]) -> Iterable[str]:
+    from rekindle.projects import shorten_project
+
+    yield f"## What sessions learned in {shorten_project(project)}"
+    if not sections:
         yield ""
         yield "Nothing yet that several sessions share."
-    for kind, title in SECTION_TITLES.items():
-        notes = [note for note in told if note.kind == kind][:MAX_LESSONS]
-        if notes:
-            yield ""
-            yield f"{title}:"
-            yield ""
-            yield from (f"- {note.text}" for note in notes)
+    for title, notes in sections.items():
+        yield ""
+        yield f"{title}:"
+        yield ""
+        yield from (f"- {note.text}" for note in notes)
 
 
 def _is_common(note: RecalledNote) -> bool:

@@ -154,8 +154,8 @@ def _iter_facts(template: Template, use: TemplateUsage) -> Iterator[tuple[str, s
     tags = f"; tags: {', '.join(template.tags)}" if template.tags else ""
     yield "type", f"{template.task_type}{tags}"
     yield "state", _format_state(template)
-    made = f"{template.made}, {format_time(template.updated)}"
-    yield "created", f"{made}, from {format_count(len(template.sources), 'session')}"
+    made = [template.made, *([format_time(template.updated)] if template.updated else [])]
+    yield "created", f"{', '.join(made)}, from {format_count(len(template.sources), 'session')}"
     origin = cast("Mapping[str, Any]", template.scan.get(ORIGIN_KEY) or {})
     if origin:
         yield "origin", _format_import_origin(origin)

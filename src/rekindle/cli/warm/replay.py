@@ -24,6 +24,7 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import load_settings, open_for_notes
 from rekindle.errors import InvalidInput
+from rekindle.files import write_new_file
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Rate
@@ -86,7 +87,7 @@ def replay_history(
         with suppress(OSError):  # a home that cannot be written to
             save_replay(home, chosen[0], results, time.time())
     if html is not None:
-        html.expanduser().write_text("".join(_render_page(results, project)), encoding="utf-8")
+        write_new_file(html.expanduser(), "".join(_render_page(results, project)))
     if json:
         print_line(
             encode_json([_figures_to_dict(one) for one in summarize_replay(results)]).decode()

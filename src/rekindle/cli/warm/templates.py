@@ -57,7 +57,7 @@ group = create_group("Learn from past sessions and warm-start new ones.")
 
 def register(app: typer.Typer) -> None:
     """Register the `warm` group with all its commands."""
-    from . import experiment, notes, playbook, preview, replay, share
+    from . import distill, experiment, notes, playbook, preview, replay, share
 
     app.add_typer(group, name="warm")
     share.register(group)
@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
     notes.register(group)
     replay.register(group)
     playbook.register(app, group)
+    distill.register(group)
     group.add_typer(experiment.group, name="experiment")
     for command in (commands.profile, commands.compress_check, commands.compare):
         group.command(command.__name__.replace("_", "-"))(command)

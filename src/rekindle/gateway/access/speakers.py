@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rekindle.errors import QuotaExceeded
 from rekindle.gateway.context import GatewayContext
 from rekindle.gateway.schedule.run_message import read_run
 from rekindle.store.conversations.inbox import InboundMessage
@@ -58,7 +59,12 @@ def find_refusal(context: GatewayContext, inbound: InboundMessage) -> TurnRefusa
     if role is None:  # denied since the message came in
         return TurnRefusal("", "denied")
     limit = gate.find_exceeded_limit(speaker, role)
-    if limit is None:
-        return None
-    text = f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
-    return TurnRefusal(text, role)
+    if limit is not None:
+        text = f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
+        return TurnRefusal(text, role)
+    try:
+        if inbound.state == "waiting":  # a turn that has begun ends with its answer
+            context.executor.store.check_quota()
+    except QuotaExceeded as error:
+        return TurnRefusal(str(error), role)
+    return None

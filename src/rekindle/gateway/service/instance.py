@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.errors import InvalidInput
+from rekindle.files import write_new_file
 
 MAX_INSTANCES = 64
 
@@ -31,9 +32,7 @@ class GatewayInstance(NamedTuple):
     def write_status(self, status: Mapping[str, object]) -> None:
         """Write the status file that `gateway status` reads."""
         path = self.file.with_suffix(".json")
-        temporary = path.with_suffix(".draft")
-        temporary.write_text(json.dumps(dict(status)))
-        temporary.replace(path)
+        write_new_file(path, json.dumps(dict(status)), durable=False)
 
 
 @contextmanager

@@ -27,13 +27,18 @@ from .harmless import (
     keep_path,
     keep_value,
 )
-from .programs import INTERPRETERS, is_own_program
+from .programs import INTERPRETERS, is_known_program, is_own_program
 
 MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
 MAX_FORM_CHARS = 200
 
 _PROGRAM = re.compile(r"(?:\.{0,2}/)?[A-Za-z0-9_.+-]{1,40}(?:/[A-Za-z0-9_.+-]{1,40}){0,6}")
+# Where programs are installed that no shell finds by their names: below the system, or below a home.
+_INSTALLED = re.compile(
+    r"(?:/(?:usr/local|opt|snap)/(?=[^/]+/)"
+    r"|(?P<home>~|\$HOME|/root|/(?:home|Users)/[^/]{1,60})/(?=(?:go|bin|sdk|\.[a-z]{2,12})/))(?P<below>.+)"
+)
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
@@ -217,15 +222,27 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
         kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []
         index += 1
-    if index >= len(words) or not _PROGRAM.fullmatch(words[index]) or words[index][0] == "-":
+    word = words[index] if index < len(words) else ""
+    installed = _shorten_installed(word)
+    if not installed and (not _PROGRAM.fullmatch(word) or word[0] == "-"):
         return None
-    program = words[index].rsplit("/", 1)[-1] if words[index][0] == "/" else words[index]
+    program = installed or (word.rsplit("/", 1)[-1] if word[0] == "/" else word)
     name = program.rsplit("/", 1)[-1]
-    if name in _KEYWORDS or keep_path(program) is None:
+    if name in _KEYWORDS or (not installed and keep_path(program) is None):
         return None
     key, rest = _read_arguments(name, program, words[index + 1 :], root)
     text = " ".join([*shown, program, *rest])
     return CommandForm(key, text, folder) if len(text) <= MAX_FORM_CHARS else None
+
+
+def _shorten_installed(word: str) -> str:
+    """Return where a known program is installed, without whose home that is; empty if not known."""
+    found = _INSTALLED.fullmatch(word) if "/" in word else None
+    if found is None or not is_known_program(word.rsplit("/", 1)[-1]):
+        return ""
+    if keep_path(found["below"]) is None:
+        return ""
+    return f"~/{found['below']}" if found["home"] else word
 
 
 def _read_arguments(name: str, program: str, words: list[str], root: str) -> tuple[str, list[str]]:

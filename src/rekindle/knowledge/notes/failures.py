@@ -64,7 +64,12 @@ _WRONG_FOLDER = re.compile(
     r"|not a git repository|no makefile found|could not (?:read package\.json|find `?Cargo\.toml)"
     r"|no package\.json|no such file or directory, open '[^'\n]{0,300}package\.json"
     r"|no justfile found|no taskfile found|\bcd:[^\n]{0,300}no such file or directory"
+    r"|main module \([^)\n]{1,200}\) does not contain package|no pubspec\.yaml (?:file )?found"
+    r"|expected to find project root|could not find a? ?pyproject\.toml|no `?pyproject\.toml`? found"
+    r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
+    r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
 )
+_UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
 
 
 class _Suggestion(NamedTuple):
@@ -99,10 +104,22 @@ def recall_failure(
     decisions: NoteDecisions = NO_DECISIONS,
 ) -> Recall:
     """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
+    notes = choose_failure_notes(playbook, root, call, result, decisions)
+    return render_failure([*map(decisions.reword, notes)])
+
+
+def choose_failure_notes(
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    result: str,
+    decisions: NoteDecisions = NO_DECISIONS,
+) -> list[RecalledNote]:
+    """Return the notes that may help with a failed call, the best first."""
     from rekindle.judging.judge import judge_call  # a chat that never fails need not load it
 
     if judge_call(call, Message("tool", result)).outcome == "refused":
-        return Recall()  # a person said no
+        return []  # a person said no
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
@@ -116,7 +133,7 @@ def recall_failure(
         notes += _choose_notes(playbook, failure, is_usage_error(result))
         notes += _apply_rule(playbook, call, result)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
-    return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
+    return list(unique.values())[:MAX_FAILURE_NOTES]
 
 
 def is_usage_error(result: str) -> bool:
@@ -277,7 +294,7 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
     for path in dict.fromkeys(named):
         if not any(path in line for line in lines):
             continue
-        if path in known:
+        if path in known or _is_looked_for_below(path, result):
             text = f"`{path}` is below the folder of the project: run it there (`cd {root}`)."
             found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
             continue
@@ -289,6 +306,13 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
             note_id = make_note_id("place", *similar)
             found.append(RecalledNote(note_id, "place", text, path=similar[0]))
     return found
+
+
+def _is_looked_for_below(path: str, result: str) -> bool:
+    """Return whether git looked for a path of the project below a folder, in which the shell is."""
+    folder = path.rpartition("/")[0]
+    opened = (one.rstrip("/") for one in _UNOPENED_FOLDER.findall(result[-4_000:]))
+    return bool(folder) and any(one.endswith(f"/{folder}") for one in opened)
 
 
 def _suggest_folder(
@@ -365,7 +389,8 @@ def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
     return sorted(sessions, key=lambda name: (-sessions[name], name))[:MAX_SIMILAR_PATHS]
 
 
-def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
+def render_failure(notes: Sequence[RecalledNote]) -> Recall:
+    """Render what is told at a failure: the notes that there is room for."""
     kept: list[RecalledNote] = []
     lines: list[str] = []
     for note in notes:

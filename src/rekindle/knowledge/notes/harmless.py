@@ -14,7 +14,7 @@ from functools import lru_cache
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import is_common_word
 
-from .programs import is_known_program, is_own_program
+from .programs import PROGRAM_RUNNERS, is_known_program, is_own_program
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
@@ -52,6 +52,8 @@ _TIMES = tuple(
     )
 )
 _NAMED_MONTH = re.compile(r"[0-3][0-9](-?)([A-Za-z]{3})\1([12][0-9]{3}|[0-9]{2})")
+_CAPITALS = re.compile(r"[A-Z]{2,24}")
+_CODE = re.compile(r"([A-Z]{1,4})-([0-9]{1,8})")
 _MONTHS = split_words("jan feb mar apr may jun jul aug sep oct nov dec")
 _UNITS = split_words(
     "% ms s sec min h hr d g kg mg t lb km m cm mm mi ft px pt em rem k kb mb gb tb hz khz mhz ghz kw"
@@ -84,23 +86,29 @@ _PLAIN_FILES = split_words(
 # Words that programs take as subcommands; any other word may be somebody's value.
 _SUBCOMMANDS = split_words(
     """
-    add api apply archive attach audit auth bench benchmark branch browse build bump bundle cache
-    call cat check checkout ci clean clear clone codegen collect commit compile complete compose
-    config configure connect console container context convert copy coverage cover create db debug
-    delete deny deploy dependencies deps describe dev develop diff disable dist dlx doc docs doctor
-    down download dump e2e edit enable env eval exec expand export fetch filter fix fmt format gen
-    generate get graph help history image images import info init inspect install integration
-    intellij issue jobs js kill label launch lint link list lock log login logout logs ls make
-    manage merge metadata migrate migration migrations mod module modules new network node note
-    notes outdated pack package packages patch plan play policy pr prepare preview print process
-    profile project projects prune ps publish pull push query rebuild record refresh release remote
-    remove rename repl replay repo report request reset resolve restart restore resume review rm
-    rollback route run run-script runs sbom scaffold scan schema search secrets seed serve server
-    service session set setup shell show sign smoke snapshot src start stat stats status stop
-    storybook submodule switch sync tag target task tasks template test tests tidy tool toolchain
-    top trace tree tsc tunnel type-check typecheck types uninstall unit unlink unlock unpack up
-    update upgrade upload use validate vendor verify version versions vet view visualize volume wait
-    watch web why work workflow workflows worktree workspace workspaces write x
+    add analyze api apply archive assemble attach audit auth autoscale autoupdate bench benchmark
+    biome bisect blame branch browse build builder buildx bump bundle cache call cask cat check
+    checkout ci clean clear clippy clone codegen codespace collect commit compile complete compose
+    config configure connect console container context convert copy cordon cover coverage cp cquery
+    create credo current cypress db debug dedupe delete deny dependencies deploy deps describe dev
+    develop devices devtools dialyzer diff disable dist dlx doc docs doctor down download drain
+    drive dump dump-autoload e2e edit ef enable env eslint eval exec expand export extension fetch
+    filter fix fmt format freeze fsck gen generate get gist graph grep head heads help history image
+    images import info init inspect install integration intellij issue jest jobs js kill label
+    launch link lint lint-staged list lock log login logout logs ls machete make manage manifest
+    merge metadata migrate migration migrations mod module modules msbuild mypy network new nextest
+    node note notes nuget openapi outdated output pack package packages patch plan play playwright
+    policy pr precache prepare prettier preview print process profile project projects providers
+    prune ps pub publish pull push pyright pytest query rebuild record refresh reindex release
+    remote remove rename repl replay repo report request require reset resolve restart restore
+    resume review rm rmi rollback rollout root route routes rspec rubocop ruff ruleset run
+    run-script runs rustc rustdoc sbom scaffold scale scan schema search secrets seed serve server
+    service services session set setup shell show shrinkwrap sign sln smoke snapshot src stack start
+    stat stats status stop storybook submodule swarm switch symbolize sync tag tap target task tasks
+    telemetry template test tests tidy tool toolchain top trace tree tsc tunnel type-check typecheck
+    typegen types uncordon uninstall unit unlink unlock unpack up update upgrade upload use validate
+    vendor venv verify version versions vet view visualize vitest volume wait watch web wheel why
+    work workflow workflows workspace workspaces worktree write x yank
     """
 )
 # What an option with such a name is given belongs to a person, or is their text.
@@ -177,7 +185,7 @@ def describe_shape(word: str) -> str:
     bare = word.strip("'\"")
     if is_number(bare):
         return _NUMBER.sub("<number>", bare, count=1)
-    if (shape := _describe_time(bare)) is not None:
+    if (shape := _describe_time(bare) or _describe_code(bare)) is not None:
         return shape
     if " " not in bare:
         return "<url>" if "://" in bare else "<path>" if "/" in bare else "<value>"
@@ -194,6 +202,17 @@ def _describe_time(value: str) -> str | None:
     sign, month, year = named.groups()
     letters = "MMM" if month.isupper() else "mmm" if month.islower() else "Mmm"
     return f"<DD{sign}{letters}{sign}{'Y' * len(year)}>"
+
+
+def _describe_code(value: str) -> str | None:
+    """Return the shape of a word in capitals or of a numbered code; None if a value is neither."""
+    if _CAPITALS.fullmatch(value):
+        return "<VALUE>"
+    if (code := _CODE.fullmatch(value)) is None:
+        return None
+    letters, digits = code.groups()
+    # One letter tells nothing about anybody; several may be somebody's initials.
+    return f"<{letters if len(letters) == 1 else 'X' * len(letters)}-{'N' * len(digits)}>"
 
 
 def describe_assignment(word: str) -> str | None:
@@ -214,7 +233,7 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
 
     The first word behind a program of the project's own is one if it is a common word.
     """
-    if word in _SUBCOMMANDS:
+    if word in _SUBCOMMANDS or (program in PROGRAM_RUNNERS and is_known_program(word)):
         return True
     if not previous and "." not in program and not is_known_program(program):
         return word.isalpha() and word.islower() and is_common_word(word)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -12,14 +13,21 @@ import msgspec
 from rekindle.errors import InvalidInput
 from rekindle.knowledge.wishes.records import Wish
 
+from .harmless import is_file_name
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
-from .records import CommandForms, PlaybookItem, drop_shapes
+from .programs import INTERPRETERS, is_own_program
+from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
 MAX_VARIANTS = 10
 MAX_FILE_VARIANTS = 2
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 
+MAX_MADE_UP_VALUES = 4  # in one command
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")  # that is set for a command
+
 MAX_NOTE_CHARS = 400  # of a note in somebody's own words
+CODE = re.compile(r"`[^`]*`")
+_BRACKETS = re.compile(r" \(([^()`]*+)\)")
 
 
 class RecalledNote(msgspec.Struct, frozen=True):
@@ -45,14 +53,35 @@ class Recall(msgspec.Struct, frozen=True):
     notes: tuple[RecalledNote, ...] = ()
 
 
+class NoteOrigin(msgspec.Struct, frozen=True):
+    """Where a note comes from that a model proposed: the model, the day, and what it was made of."""
+
+    model: str
+    day: str
+    kind: str = "wish"
+    note: str = ""  # the id of the one that it rewords
+    sessions: tuple[str, ...] = ()  # in which users said so
+
+
 class NoteDecisions(NamedTuple):
     """What people decided about the notes of a project."""
 
     pinned: frozenset[str] = frozenset()  # ids: always told
     retired: frozenset[str] = frozenset()  # ids: never told
     added: tuple[RecalledNote, ...] = ()
-    waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent: not told until accepted
+    waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent or model: not told until accepted
     shared: tuple[RecalledNote, ...] = ()  # of other projects, told in all
+    reworded: Mapping[str, RecalledNote] = {}  # what is told in place of notes, by their ids
+    origins: Mapping[str, NoteOrigin] = {}  # of what models proposed, also of retired notes, by id
+
+    def reword(self, note: RecalledNote) -> RecalledNote:
+        """Return a note in the words that were accepted for it, while it names the same."""
+        found = self.reworded.get(note.id)
+        statement, evidence = split_evidence(note.text)
+        if found is None or list_code(found.text) != list_code(statement):
+            return note
+        text = found.text.rstrip(".")
+        return msgspec.structs.replace(note, text=f"{text} ({evidence})" if evidence else text)
 
 
 NO_DECISIONS = NoteDecisions()
@@ -72,6 +101,17 @@ def clean_note_text(text: str) -> str:
     return words
 
 
+def list_code(text: str) -> list[str]:
+    """Return what a text has between backticks, in order."""
+    return CODE.findall(text)
+
+
+def split_evidence(text: str) -> tuple[str, str]:
+    """Return the text of a note without the evidence in it, and the evidence."""
+    found = next((one for one in _BRACKETS.finditer(text) if "session" in one[1]), None)
+    return (text[: found.start()] + text[found.end() :], found[1]) if found else (text, "")
+
+
 def create_note(text: str, day: str) -> RecalledNote:
     """Create a note that a person wrote."""
     return RecalledNote(make_note_id("wish", text), "wish", text, last=day)
@@ -82,9 +122,12 @@ def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
     yield from map(describe_wish, playbook.wishes)
     for item in _rank_items(playbook.commands):
         yield describe_command(item, playbook)
+    fixes: dict[str, RecalledNote] = {}  # those that differ only in the shapes of values are one
     for known in sorted(playbook.fixes, key=lambda one: -len(one.sessions)):
         if known.fix.is_informative:
-            yield describe_fix(known, playbook)
+            note = describe_fix(known, playbook)
+            fixes.setdefault(note.id, note)
+    yield from fixes.values()
     if playbook.routine:
         yield describe_routine(playbook.routine, playbook)
     for item in _rank_items(tuple(list_current_red_tests(playbook))):
@@ -104,10 +147,11 @@ def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
     command = _format_command(form.text, form.folder)
     rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
     also = ", ".join(f"`{one}`" for one in list_variants(item))
+    shown = f"`{command}`{describe_slots(form.text, form.folder)}"
     return RecalledNote(
         id=make_note_id("command", item.name),
         kind="command",
-        text=f"`{command}` ({count_sessions(len(item.sessions))}{rate})"
+        text=f"{shown} ({count_sessions(len(item.sessions))}{rate})"
         + (f", also with {also}" if also else ""),
         command=form.text,
         folder=form.folder or None,
@@ -116,6 +160,22 @@ def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
         failed=item.failed,
         last=_format_day(playbook, item.sessions[-1]),
     )
+
+
+def describe_slots(command: str, folder: str | None) -> str:
+    """Show by made-up values how a command is meant that only this project has.
+
+    Small models write a slot as it stands, or leave it out; a value they replace.
+    """
+    words = [word for word in command.split() if not _VARIABLE.match(word)]
+    name = words[0].rsplit("/", 1)[-1] if words else ""
+    runs_file = name in INTERPRETERS and is_file_name("".join(words[1:2]))
+    is_own = runs_file or is_own_program(name)
+    if not is_own or not 0 < count_form_slots(command) <= MAX_MADE_UP_VALUES:
+        return ""
+    if "<path>" in command or "<option>" in command:
+        return ""
+    return f", such as `{_format_command(make_up_values(command), folder)}`"
 
 
 def describe_wish(wish: Wish) -> RecalledNote:
@@ -231,7 +291,7 @@ def describe_form(form: CommandForms) -> RecalledNote:
     )
 
 
-def _format_command(text: str, folder: str) -> str:
+def _format_command(text: str, folder: str | None) -> str:
     return f"cd {folder} && {text}" if folder else text
 
 

@@ -41,6 +41,7 @@ from .records import (
     Fix,
     SessionObservation,
     drop_shapes,
+    hash_branch,
     hash_request,
     hash_word,
 )
@@ -70,6 +71,7 @@ def observe_session(
     request: str,
     calls: Sequence[ObservedCall],
     turns: Sequence[UserTurn] = (),
+    branch: str | None = None,
 ) -> SessionObservation:
     """Observe a session that worked in the folder `root`; `turns` is what its user said."""
     commands: dict[CommandForm, list[int]] = {}
@@ -108,6 +110,7 @@ def observe_session(
         red_tests=find_red_tests(calls),
         wishes=find_wishes(turns),
         echoes=tuple(_find_echoes(calls, lines, root, said)),
+        branch=hash_branch(branch),
     )
 
 
@@ -158,14 +161,14 @@ def _find_echoes(
     said: str,
 ) -> Iterable[str]:
     """Yield the forms, without the shapes of their slots, that may follow what a stranger wrote."""
-    foreign = ForeignText(said)
+    foreign = ForeignText(said, root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
     for one, forms in zip(calls, lines, strict=True):
-        for text in (drop_shapes(form.text) for form in forms):
+        for text, folder in ((drop_shapes(form.text), form.folder) for form in forms):
             if text in clean or text in echoes:
                 continue
-            if foreign.is_echo(text):
+            if foreign.is_echo(text, folder):
                 echoes[text] = None
             else:
                 clean.add(text)

@@ -84,7 +84,9 @@ def build_playbook(
         own = form.split()[0]
         return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
 
-    sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
+    sessions = tuple(
+        PlaybookSession(one.session, one.started, one.words, one.branch) for one in newest
+    )
     commands = tuple(_collect_commands(newest, is_trusted))
     files = tuple(_collect_files([one.files for one in newest]))
     by_commands = {use.path for one in newest for use in one.command_files}

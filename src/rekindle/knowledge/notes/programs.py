@@ -70,7 +70,7 @@ _OWN_PROGRAM = re.compile(r"[a-z][a-z0-9_-]{1,30}")
 
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
-_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run")
+PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run")
 _TASK_RUNNERS = split_words(
     "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
 )
@@ -106,6 +106,8 @@ def is_worth_telling(form: str) -> bool:
     name = program.rsplit("/", 1)[-1]
     if name not in INTERPRETERS:
         target = next((word for word in words if word[0] != "-" and word not in _RUN_WORDS), "")
-        runs = name in _RUNNERS or (name in _TASK_RUNNERS and not _RUN_WORDS.isdisjoint(words))
+        runs = name in PROGRAM_RUNNERS or (
+            name in _TASK_RUNNERS and not _RUN_WORDS.isdisjoint(words)
+        )
         return not (runs and is_slot(target))
     return not all(is_slot(word) or word in _SCRIPT_OPTIONS for word in words)

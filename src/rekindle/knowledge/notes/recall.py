@@ -47,10 +47,14 @@ MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
-MIN_FILE_PROBABILITY = 0.15
+MIN_FILE_PROBABILITY = 0.17
+# After few sessions the estimates are too high of files that neither request nor branch speak for.
+EARLY_FILE_PROBABILITY = 0.13  # on top of that before the first session, and less after each
+SESSIONS_FOR_ESTIMATES = 40  # from here on nothing is added
+LEAST_ITEMS = 2  # told where nothing is likely: the likeliest commands and files
 MIN_COMMAND_FILE_PROBABILITY = 0.25  # these estimates are less certain
 MIN_EARLY_PROBABILITY = 0.2  # of a command where no other is likelier, or with few sessions
-MIN_NAMED_PROBABILITY = 0.15  # if the request names it
+MIN_NAMED_PROBABILITY = 0.15  # if the request or its branch names it
 MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
 
@@ -63,11 +67,13 @@ class _Limits(NamedTuple):
     shift: float
     most: int
     fitting_share: float = 2.0  # of the sessions with a similar request; more than 1 for never
+    early: float = 0.0  # how much likelier they must be if not even the branch speaks for them
 
 
 class _Candidate(NamedTuple):
     probability: float
     item: PlaybookItem
+    is_named: bool = False
 
 
 def recall_start(
@@ -75,22 +81,43 @@ def recall_start(
     request: str,
     decisions: NoteDecisions = NO_DECISIONS,
     known: AbstractSet[str] = frozenset(),
+    branch: Sequence[int] = (),
 ) -> Recall:
     """Recall what a session with this request is likely to need, without the notes it has already.
 
-    Those are `known` by their ids.
+    Those are `known` by their ids. `branch` is that of its folder, see `hash_branch`.
     """
     written = (*decisions.added, *decisions.shared)
     added = [note for note in written if note.id not in known | decisions.retired]
+    learned = choose_start_notes(playbook, request, decisions, known, branch)
+    return render_start(playbook, [*added, *map(decisions.reword, learned)])
+
+
+def choose_start_notes(
+    playbook: Playbook,
+    request: str,
+    decisions: NoteDecisions = NO_DECISIONS,
+    known: AbstractSet[str] = frozenset(),
+    branch: Sequence[int] = (),
+) -> list[RecalledNote]:
+    """Return the learned notes that a session with this request is likely to need, the best first."""
     if not playbook.sessions:
-        return _render_start(playbook, added)
-    scorer = Scorer(playbook.sessions, hash_words(request), request)
+        return []
+    scorer = Scorer(playbook.sessions, hash_words(request), request, branch)
     commands = _choose_commands(scorer, playbook)
     files = _choose_items(
         scorer.describe_items(add_name_words(playbook.files)),
         playbook.files,
-        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.file_shift, MAX_FILES),
+        _Limits(
+            FILE_WEIGHTS,
+            MIN_FILE_PROBABILITY,
+            playbook.file_shift,
+            MAX_FILES,
+            early=EARLY_FILE_PROBABILITY * _get_uncertainty(playbook),
+        ),
     )
+    if not (commands or files):
+        commands, files = _choose_likeliest(scorer, playbook)
     command_files = _choose_items(
         scorer.describe_items(add_name_words(playbook.command_files)),
         playbook.command_files,
@@ -119,7 +146,7 @@ def recall_start(
     excluded = decisions.retired | known
     notes = [note for note in [*pinned, *notes] if note.id not in excluded]
     notes.sort(key=lambda note: (_KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
-    return _render_start(playbook, [*added, *notes])
+    return notes
 
 
 def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
@@ -138,6 +165,27 @@ def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
     return _choose_items(
         described, playbook.commands, limits._replace(probability=MIN_EARLY_PROBABILITY)
     )
+
+
+def _get_uncertainty(playbook: Playbook) -> float:
+    """Return how little is known: 1 before the first session, and 0 after enough of them."""
+    return max(0.0, 1 - len(playbook.sessions) / SESSIONS_FOR_ESTIMATES)
+
+
+def _choose_likeliest(
+    scorer: Scorer, playbook: Playbook
+) -> tuple[list[_Candidate], list[_Candidate]]:
+    """Return the likeliest commands and files that several sessions used, however unlikely they are."""
+
+    def rank(items: Sequence[PlaybookItem], weights: Weights, shift: float) -> list[_Candidate]:
+        described = scorer.describe_items(add_name_words(items))
+        found = _choose_items(described, items, _Limits(weights, 0.0, shift, len(items)))
+        return [one for one in found if len(one.item.sessions) > 1]
+
+    commands = rank(playbook.commands, COMMAND_WEIGHTS, playbook.command_shift)[:LEAST_ITEMS]
+    files = rank(playbook.files, FILE_WEIGHTS, playbook.file_shift)[:LEAST_ITEMS]
+    best = sorted((*commands, *files), key=lambda one: -one.probability)[:LEAST_ITEMS]
+    return [one for one in commands if one in best], [one for one in files if one in best]
 
 
 def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
@@ -179,17 +227,21 @@ def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
 def _choose_items(
     described: Sequence[Features], items: Sequence[PlaybookItem], limits: _Limits
 ) -> list[_Candidate]:
-    """Return the items that the session will probably use, the likeliest first."""
+    """Return the items that the session will probably use: named ones first, then the likeliest."""
     likely: list[_Candidate] = []
     for item, features in zip(items, described, strict=True):
         probability = compute_probability(compute_logit(features, limits.weights) + limits.shift)
-        least = MIN_NAMED_PROBABILITY if features.is_named else limits.probability
+        is_named = bool(features.is_named or features.names_branch)
+        unsure = 0.0 if features.on_branch > 0 else limits.early
+        least = MIN_NAMED_PROBABILITY if is_named else limits.probability + unsure
         if probability >= least or features.fitting_share >= limits.fitting_share:
-            likely.append(_Candidate(probability, item))
-    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[: limits.most]
+            likely.append(_Candidate(probability, item, is_named))
+    likely.sort(key=lambda one: (not one.is_named, -one.probability, one.item.name))
+    return likely[: limits.most]
 
 
-def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
+def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
+    """Render what is told at the start: as many of the notes as there is room for."""
     if not notes:
         return Recall()
     lines = [f"From {count_sessions(len(playbook.sessions))} in this project before:"]

@@ -14,7 +14,7 @@ import msgspec
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 5
+OBSERVATION_VERSION = 7
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -27,12 +27,18 @@ _STOP_WORDS = split_words(
     see get add one please let were been being does did doing want
     """
 )
+_COMMON_BRANCHES = split_words("main master trunk develop development dev staging production HEAD")
 _TIME_SHAPE = r"<[YMDHSNTZm:./-]{5,24}>"
 _NUMBER_SHAPE = r"<number>[A-Za-z%]{0,3}"  # with its unit
+_CODE_SHAPE = r"<VALUE>|<(?:[A-Z]|X{2,4})-N{1,8}>"
 # Slots that say the shape of a value; what else a slot may be says only that there is one.
-_SHAPE = re.compile(rf"<name>=\S+|'<text>'|{_NUMBER_SHAPE}|<url>|{_TIME_SHAPE}")
-_SLOT = re.compile(rf"'<text>'|{_NUMBER_SHAPE}|<(?:value|path|option|name|url)>|{_TIME_SHAPE}")
+_SHAPE = re.compile(rf"<name>=\S+|'<text>'|{_NUMBER_SHAPE}|<url>|{_TIME_SHAPE}|{_CODE_SHAPE}")
+_SLOT = re.compile(
+    rf"'<text>'|{_NUMBER_SHAPE}|<(?:value|path|option|name|url)>|{_TIME_SHAPE}|{_CODE_SHAPE}"
+)
 _EXAMPLES = {"'<text>'": "'a b'", "<url>": "http://a", "<name>": "name"}
+_MADE_UP = {"<name>": "speed", "'<text>'": "'some text'"}
+_MADE_UP_WORDS = ("alpha", "beta", "gamma", "delta")
 _TIME_LETTERS = ("YYYY", "YY", "MMM", "Mmm", "mmm", "MM", "DD", "NN", "HH", "SS")
 _TIME_DIGITS = ("2000", "26", "JAN", "Jan", "jan", "01", "01", "01", "00", "00")
 
@@ -90,6 +96,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
     wishes: tuple[SessionWish, ...] = ()
     echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
+    branch: tuple[int, ...] = ()  # see `hash_branch`
 
 
 class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
@@ -98,6 +105,7 @@ class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
     id: str
     started: float
     words: tuple[int, ...]
+    branch: tuple[int, ...] = ()
 
 
 class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
@@ -174,15 +182,40 @@ def _fill_slot(found: re.Match[str]) -> str:
     if slot.startswith("<number>"):
         return slot.replace("<number>", "000")
     if slot in _EXAMPLES or slot.strip("<>").islower():
-        return _EXAMPLES.get(slot, "VALUE")
+        return _EXAMPLES.get(slot, "Value")
     for letters, digits in zip(_TIME_LETTERS, _TIME_DIGITS, strict=True):
         slot = slot.replace(letters, digits)
     return slot.strip("<>")
 
 
+def make_up_values(form: str) -> str:
+    """Return a form with a made-up value for each slot, which shows how such a value is written."""
+    words = iter(_MADE_UP_WORDS)
+
+    def make_up(found: re.Match[str]) -> str:
+        slot = found.group()
+        if slot.startswith("<number>"):
+            return slot.replace("<number>", "120")
+        if slot in ("<value>", "<VALUE>"):
+            word = next(words)
+            return word if slot.islower() else word.upper()
+        if (code := re.fullmatch(r"<([A-Z]+)-(N+)>", slot)) is not None:
+            return f"{code[1]}-{'12'.zfill(len(code[2]))}"
+        return _MADE_UP.get(slot) or _fill_slot(found)
+
+    return _SLOT.sub(make_up, form)
+
+
 def hash_request(text: str) -> tuple[int, ...]:
     """Return the hashed words of a request, so that requests can be compared and not read."""
     return tuple(sorted(hash_words(text[:MAX_REQUEST_CHARS])))[:MAX_REQUEST_WORDS]
+
+
+def hash_branch(branch: str | None) -> tuple[int, ...]:
+    """Return the hashes of a branch and of its words, without whose it is; none for a common branch."""
+    if not branch or branch in _COMMON_BRANCHES:
+        return ()
+    return (hash_word(branch), *sorted(hash_words(branch.partition("/")[2] or branch)))
 
 
 def hash_words(text: str) -> set[int]:

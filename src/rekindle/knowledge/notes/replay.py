@@ -19,16 +19,17 @@ from rekindle.types import Message, ToolCall
 
 from .calls import ObservedCall, read_forms
 from .command_forms import is_everyday, parse_command_line
-from .failures import recall_failure
-from .note import Recall, RecalledNote, make_note_id
+from .failures import choose_failure_notes, render_failure
+from .note import NO_DECISIONS, NoteDecisions, Recall, RecalledNote, make_note_id
 from .observations import MAX_CALLS_TO_FIX
 from .playbook import Playbook, build_playbook
-from .recall import recall_start
+from .recall import choose_start_notes, render_start
 from .records import SessionObservation, fill_slots
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
 NAIVE_COMMANDS, NAIVE_FILES, NAIVE_FORMS = 12, 8, 2
+NOTES = "notes"  # the way that is in use
 METRICS = ("given", "came_true", "commands_told", "files_told", "mended", "beside")
 PARTS = ("commands_true", "files_true")  # of what came true
 _NO_RESULT = Message("tool")
@@ -97,7 +98,7 @@ class ReplayResult(NamedTuple):
 class Recaller(Protocol):
     """A way to answer at the start and at a failure."""
 
-    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str, branch: Sequence[int] = ()) -> Recall:
         """Return what to say at the start."""
         ...
 
@@ -106,14 +107,45 @@ class Recaller(Protocol):
         ...
 
 
-class NotesRecaller:
-    """Recall as it is."""
+class NoteChoices:
+    """The learned notes of each moment of one session, chosen once for all ways to tell them."""
 
-    def answer_start(self, playbook: Playbook, request: str) -> Recall:
-        return recall_start(playbook, request)
+    def __init__(self) -> None:
+        self._start: list[RecalledNote] | None = None
+        self._failures: dict[int, list[RecalledNote]] = {}
+
+    def choose_start(
+        self, playbook: Playbook, request: str, branch: Sequence[int]
+    ) -> list[RecalledNote]:
+        """Return the notes for the start."""
+        if self._start is None:
+            self._start = choose_start_notes(playbook, request, branch=branch)
+        return self._start
+
+    def choose_failure(
+        self, playbook: Playbook, root: str, call: ToolCall, result: str
+    ) -> list[RecalledNote]:
+        """Return the notes for a failed call; the session holds its calls as long as this lives."""
+        if id(call) not in self._failures:
+            self._failures[id(call)] = choose_failure_notes(playbook, root, call, result)
+        return self._failures[id(call)]
+
+
+class NotesRecaller:
+    """Recall as it is, or as it would be with other decisions about notes."""
+
+    def __init__(self, choices: NoteChoices, decisions: NoteDecisions = NO_DECISIONS) -> None:
+        self._choices, self._decisions = choices, decisions
+
+    def answer_start(self, playbook: Playbook, request: str, branch: Sequence[int] = ()) -> Recall:
+        """Tell the notes that were chosen, below those that were added."""
+        learned = map(self._decisions.reword, self._choices.choose_start(playbook, request, branch))
+        return render_start(playbook, [*self._decisions.added, *learned])
 
     def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
-        return recall_failure(playbook, root, call, result)
+        """Tell the notes that were chosen."""
+        notes = self._choices.choose_failure(playbook, root, call, result)
+        return render_failure([*map(self._decisions.reword, notes)])
 
 
 class NaiveRecaller:
@@ -122,7 +154,7 @@ class NaiveRecaller:
     def __init__(self, commands: int = NAIVE_COMMANDS, files: int = NAIVE_FILES) -> None:
         self._commands, self._files = commands, files
 
-    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str, branch: Sequence[int] = ()) -> Recall:
         """List the commonest commands and files."""
         commands = sorted(playbook.commands, key=lambda one: -len(one.sessions))[: self._commands]
         files = sorted(playbook.files, key=lambda one: -len(one.sessions))[: self._files]
@@ -141,7 +173,7 @@ class NaiveRecaller:
 class LimitRecaller:
     """Everything that was known before: no way to answer, only the limit of all."""
 
-    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str, branch: Sequence[int] = ()) -> Recall:
         """List every known command and file."""
         return _list_plainly(
             [one.name for one in playbook.commands], [one.name for one in playbook.files]
@@ -179,13 +211,24 @@ def find_common_commands(projects: Iterable[Sequence[SessionObservation]]) -> fr
     return frozenset(key for key, count in users.items() if count > MAX_PROJECTS_OF_OWN)
 
 
-def make_recallers() -> dict[str, Recaller]:
-    """Return the ways to answer that are compared, by name."""
-    return {"notes": NotesRecaller(), "naive list": NaiveRecaller(), "limit": LimitRecaller()}
+def make_recallers(variants: Mapping[str, NoteDecisions] | None = None) -> dict[str, Recaller]:
+    """Return the ways to answer that are compared in a session, by name.
+
+    With `variants`, these are recall as it is and as it would be with other decisions.
+    """
+    choices = NoteChoices()
+    notes = NotesRecaller(choices)
+    if variants is None:
+        return {NOTES: notes, "naive list": NaiveRecaller(), "limit": LimitRecaller()}
+    others = {name: NotesRecaller(choices, one) for name, one in variants.items()}
+    return {NOTES: notes, **others}
 
 
 def replay_session(
-    one: ReplaySession, earlier: Iterable[SessionObservation], common: AbstractSet[str]
+    one: ReplaySession,
+    earlier: Iterable[SessionObservation],
+    common: AbstractSet[str],
+    variants: Mapping[str, NoteDecisions] | None = None,
 ) -> Iterator[tuple[str, SessionScore]]:
     """Yield the score of each way to answer for a session, after its project's earlier ones."""
 
@@ -193,14 +236,14 @@ def replay_session(
         return key not in common and not is_everyday(key)
 
     playbook = build_playbook(earlier)
-    for name, recaller in make_recallers().items():
+    for name, recaller in make_recallers(variants).items():
         yield name, _replay_session(one, playbook, recaller, is_own)
 
 
 def _replay_session(
     one: ReplaySession, playbook: Playbook, recaller: Recaller, is_own: Callable[[str], bool]
 ) -> SessionScore:
-    start = recaller.answer_start(playbook, one.request)
+    start = recaller.answer_start(playbook, one.request, one.observation.branch)
     counts: Counter[str] = Counter()
     recalls = [_score_start(one, start, is_own, counts)]
     failure_tokens = answered = 0

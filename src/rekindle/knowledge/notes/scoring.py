@@ -22,6 +22,9 @@ MAX_TRIED_ITEMS = 1_000  # of each kind, the latest ones
 MIN_TRIED_LOGIT = -2.5  # a probability of 8%: what is less likely is told nowhere
 SHIFT_VARIANCE = 0.25  # between projects
 MAX_SHIFT = 2.0
+MAX_BRANCH_SESSIONS = 3
+MAX_BRANCH_NAMESAKES = 3  # files with the words of a branch in their names
+MEAN_BRANCH_SHARE = 0.4  # of those sessions that used an item which is as likely as without them
 _FLOOR = 0.02
 
 
@@ -36,6 +39,8 @@ class Features(NamedTuple):
     intensity: float  # log of its uses in a session that used it
     has_path: float  # the request has its path, or that of something below it
     rivals: float  # log of the number of items that the request seems to name
+    on_branch: float  # whether the last sessions on the same branch used it; 0 without any
+    names_branch: float  # the branch has all words of its name, and of few other names
 
     @property
     def fitting_share(self) -> float:
@@ -55,10 +60,12 @@ class Weights(NamedTuple):
     intensity: float
     has_path: float
     rivals: float
+    on_branch: float
+    names_branch: float
 
 
-COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258, 0.0, 0.0)
-FILE_WEIGHTS = Weights(0.174, 0.826, 0.644, 0.569, 2.567, 1.262, 0.105, 1.922, -0.507)
+COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258, 0.0, 0.0, 0.0, 0.0)
+FILE_WEIGHTS = Weights(0.174, 0.826, 0.644, 0.569, 2.567, 1.262, 0.105, 1.922, -0.507, 1.37, 1.1)
 
 
 class NamedItem(NamedTuple):
@@ -74,13 +81,24 @@ def add_name_words(items: Sequence[PlaybookItem]) -> list[NamedItem]:
 
 
 class Scorer:
-    """Scores items for a request, which has these words, after these sessions of a project."""
+    """Scores items for a request, which has these words, after these sessions of a project.
+
+    The words of its branch count where they name an item; see `hash_branch`.
+    """
 
     def __init__(
-        self, sessions: Sequence[PlaybookSession], words: AbstractSet[int], request: str = ""
+        self,
+        sessions: Sequence[PlaybookSession],
+        words: AbstractSet[int],
+        request: str = "",
+        branch: Sequence[int] = (),
     ) -> None:
         self._request = request
         self._request_words = words
+        self._branch_words = {*branch[1:]}
+        self._named_words = words | self._branch_words
+        alike = (number for number, one in enumerate(sessions) if one.branch == branch)
+        self._on_branch = {*([*alike][-MAX_BRANCH_SESSIONS:] if branch else ())}
         count = len(sessions)
         self._count = count
         self._decay = [0.5 ** ((count - 1 - number) / HALF_LIFE) for number in range(count)]
@@ -104,8 +122,30 @@ class Scorer:
     def describe_items(self, items: Sequence[NamedItem]) -> list[Features]:
         """Return the features of items of one kind, in their order."""
         frequency = Counter(word for one in items for word in one.words)
-        rivals = log(1 + sum(bool(one.words) and one.words <= self._request_words for one in items))
-        return [self._describe_item(one, frequency, len(items), rivals) for one in items]
+        rivals = log(1 + sum(bool(one.words) and one.words <= self._named_words for one in items))
+        namesakes = self._find_namesakes(items)
+        return [
+            self._describe_item(one, frequency, len(items), rivals)._replace(
+                names_branch=float(one.item.name in namesakes)
+            )
+            for one in items
+        ]
+
+    def _find_namesakes(self, items: Sequence[NamedItem]) -> set[str]:
+        """Return the files whose names consist of words of the branch, unless they are many."""
+        groups: dict[frozenset[int], set[str]] = {}
+        for one in items if self._branch_words else ():
+            last = one.item.name.rpartition("/")[2]
+            if "." in last and not one.words.isdisjoint(self._branch_words):
+                words = frozenset(hash_words(last.partition(".")[0].removesuffix("_test")))
+                if words and words <= self._branch_words:
+                    groups.setdefault(words, set()).add(one.item.name)
+        return {
+            name
+            for names in groups.values()
+            if len(names) <= MAX_BRANCH_NAMESAKES
+            for name in names
+        }
 
     def _describe_item(
         self, named: NamedItem, frequency: Counter[int], total: int, rivals: float
@@ -114,7 +154,7 @@ class Scorer:
         sessions = item.sessions[: bisect_left(item.sessions, self._count)]
         recency = sum(self._decay[number] for number in sessions) / self._decay_sum
         similarity = sum(self._squares[number] for number in sessions) / self._square_sum
-        common = named.words & self._request_words
+        common = named.words & self._named_words
         return Features(
             recency=log(recency + _FLOOR),
             is_last=float(sessions[-1:] == (self._count - 1,)),
@@ -124,7 +164,14 @@ class Scorer:
             intensity=min(log(item.uses / len(item.sessions)), 2.0),
             has_path=float("/" in item.name and item.name in self._request),
             rivals=rivals,
+            on_branch=self._compare_branch(item),
+            names_branch=0.0,
         )
+
+    def _compare_branch(self, item: PlaybookItem) -> float:
+        last = self._on_branch
+        used = sum(number in last for number in item.sessions) if last else 0
+        return used / len(last) - MEAN_BRANCH_SHARE if last else 0.0
 
     def _is_named(self, item: PlaybookItem) -> bool:
         """Return whether the request names an item as a whole, and not another one below it."""
@@ -190,9 +237,9 @@ def _try_sessions(
 ) -> Iterator[tuple[float, bool]]:
     """Yield the estimates for the latest sessions that were not low, and whether they came true."""
     for number in range(max(MIN_EARLIER_SESSIONS, len(sessions) - TRIED_SESSIONS), len(sessions)):
-        words = {*sessions[number].words}
+        words, branch = {*sessions[number].words}, sessions[number].branch
         known = [one for one in items if one.item.sessions[0] < number]
-        scorer = Scorer(sessions[:number], words)
+        scorer = Scorer(sessions[:number], words, branch=branch)
         for one, features in zip(known, scorer.describe_items(known), strict=True):
             if one.words <= words:
                 continue  # only words of a request are kept: perhaps it named the item as a whole

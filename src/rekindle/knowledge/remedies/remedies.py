@@ -23,7 +23,7 @@ class Remedy(NamedTuple):
     programs: frozenset[str]  # empty for any
     look: re.Pattern[str]
     advice: str
-    has: str = ""  # what the command line must contain
+    has: str = ""  # the pattern that the command line must contain
 
 
 def _create_rule(name: str, programs: str, look: str, advice: str, has: str = "") -> Remedy:
@@ -143,7 +143,7 @@ REMEDIES: tuple[Remedy, ...] = (
         r"^(?:/bin/)?(?:bash|zsh|sh|\(eval\))(?!\S{0,20} ?(?:line \d+: )?cd:)[^\n]{0,200}"
         r"no such file or directory",
         "The folder of the output may not exist: `mkdir -p <folder>` first.",
-        ">",
+        r">\s?(?!&|/dev/)[^\s>&]",
     ),
     _create_rule(
         "quotes",
@@ -260,6 +260,6 @@ def find_remedy(command: str, result: str) -> tuple[str, str] | None:
     for rule in REMEDIES:
         if rule.programs and rule.programs.isdisjoint(programs):
             continue
-        if rule.has in command and rule.look.search(end):
+        if re.search(rule.has, command) and rule.look.search(end):
             return rule.name, rule.advice
     return None

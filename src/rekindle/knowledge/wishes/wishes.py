@@ -17,6 +17,7 @@ from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import get_stem, is_common_word
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
+from rekindle.knowledge.plain_words import GAP
 
 from .records import SessionWish, Wish
 
@@ -128,11 +129,11 @@ def find_wishes(turns: Iterable[UserTurn]) -> tuple[SessionWish, ...]:
     """Return the wishes in what a user wrote, each once; give no turns that an agent wrote."""
     found: dict[int, SessionWish] = {}
     for turn in turns:
-        for sentence in _iter_sentences(turn.text):
-            is_standing = _is_standing(sentence)
-            if is_standing or _PREFERENCE.match(sentence):
+        for sentence in iter_sentences(turn.text):
+            standing = is_standing(sentence)
+            if standing or is_preference(sentence):
                 digest = _digest_sentence(sentence)
-                found.setdefault(digest, SessionWish(digest, turn.position, is_standing))
+                found.setdefault(digest, SessionWish(digest, turn.position, standing))
     return tuple(found.values())[:MAX_WISHES]
 
 
@@ -154,32 +155,43 @@ def collect_wishes(
     found: list[Wish] = []
     for digest, group in groups.items():
         independent = {tuple(session.request) or session.id for session, _ in group}
-        is_standing = any(wish.is_standing for _, wish in group)
-        if not is_standing and len(independent) < MIN_SESSIONS:
+        standing = any(wish.is_standing for _, wish in group)
+        if not standing and len(independent) < MIN_SESSIONS:
             continue
         newest, wish = group[0]
         text = _find_sentence(load_text(newest.id, wish.position), digest)
         if text is not None and is_harmless_wish(text, vocabulary, redactor):
             ids = tuple(dict.fromkeys(session.id for session, _ in group))
-            found.append(Wish(_format_wish(text), is_standing, ids, newest.started))
+            found.append(Wish(_format_wish(text), standing, ids, newest.started))
     return sorted(found, key=lambda one: (-len(one.sessions), -one.last, one.text))
 
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
     """Return whether each word is common or shared, and nothing looks like a secret."""
+    return hide_unknown_words(sentence, vocabulary, redactor) == " ".join(sentence.split())
+
+
+def hide_unknown_words(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> str | None:
+    """Return a sentence with gaps for words that are neither common nor shared.
+
+    Return None if anything looks like a secret, or if it is about somebody's credentials.
+    """
     from rekindle.redaction.vocabulary.secret_names import classify_name  # it loads all detectors
 
     if redactor.redact_text(sentence) != sentence:
-        return False
-    tokens = [token.strip(_TOKEN_EDGES) for token in sentence.replace("`", " ").split()]
-    if any(classify_name(token) or token.casefold() in _CREDENTIAL_WORDS for token in tokens):
-        return False
-    return all(_is_harmless_token(token, vocabulary) for token in tokens)
+        return None
+    kept: list[str] = []
+    for word in sentence.split():
+        tokens = [token.strip(_TOKEN_EDGES) for token in word.replace("`", " ").split()]
+        if any(classify_name(token) or token.casefold() in _CREDENTIAL_WORDS for token in tokens):
+            return None
+        kept.append(word if all(_is_harmless_token(one, vocabulary) for one in tokens) else GAP)
+    return " ".join(kept)
 
 
 def _find_sentence(text: str, digest: int) -> str | None:
     """Return the sentence of a message that has this digest."""
-    return next((one for one in _iter_sentences(text) if _digest_sentence(one) == digest), None)
+    return next((one for one in iter_sentences(text) if _digest_sentence(one) == digest), None)
 
 
 def _format_wish(sentence: str) -> str:
@@ -191,8 +203,11 @@ def _format_wish(sentence: str) -> str:
 # ── sentences
 
 
-def _iter_sentences(text: str) -> Iterator[str]:
-    """Yield sentences of the user that can be understood by themselves."""
+def iter_sentences(text: str, *, may_point: bool = False) -> Iterator[str]:
+    """Yield sentences of the user that can be understood by themselves.
+
+    Those that point to something said before (`this`, `it`) only if they may.
+    """
     own = extract_user_text(text)
     if not own or len(own) > MAX_OWN_CHARS or _MARKUP.search(own):
         return
@@ -204,23 +219,39 @@ def _iter_sentences(text: str) -> Iterator[str]:
                 len(sentence) <= MAX_WISH_CHARS
                 and MIN_WORDS <= len(words) <= MAX_WORDS
                 and not sentence.endswith(("?", ":"))
-                and not _POINTING.search(sentence)
+                and (may_point or not _POINTING.search(sentence))
                 and sentence.isprintable()
             ):
                 yield sentence
 
 
-def _is_standing(sentence: str) -> bool:
+def is_standing(sentence: str) -> bool:
+    """Return whether the user means every session: always, never, remember."""
     if _STANDING.match(sentence):
         return True
-    return _EVERYWHERE.search(sentence) is not None and _PREFERENCE.match(sentence) is not None
+    return _EVERYWHERE.search(sentence) is not None and is_preference(sentence)
+
+
+def is_preference(sentence: str) -> bool:
+    """Return whether the user prefers or forbids something, at least now."""
+    return _PREFERENCE.match(sentence) is not None
+
+
+def is_negative(sentence: str) -> bool:
+    """Return whether a sentence says what not to do."""
+    return _NEGATION.search(sentence) is not None
+
+
+def list_stems(sentence: str) -> list[str]:
+    """Return the stems of the words that say what a sentence is about, in order."""
+    words = dict.fromkeys(part.casefold() for part in _PART.findall(sentence))
+    return [get_stem(word) for word in words if word not in _FUNCTION_WORDS]
 
 
 def _digest_sentence(sentence: str) -> int:
     """Return a number that is equal for sentences with the same words, and the same sense."""
-    words = {part.casefold() for part in _PART.findall(sentence)} - _FUNCTION_WORDS
-    sign = "not" if _NEGATION.search(sentence) else ""
-    text = " ".join((sign, *sorted(get_stem(word) for word in words)))
+    sign = "not" if is_negative(sentence) else ""
+    text = " ".join((sign, *sorted(list_stems(sentence))))
     hashed = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(hashed, "big", signed=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.knowledge.notes.note import (
     NoteDecisions,
     RecalledNote,
@@ -16,7 +16,7 @@ from rekindle.knowledge.notes.note import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
-from .playbooks import load_decisions, load_playbook, share_note
+from .playbooks import encode_origin, load_decisions, load_playbook, share_note
 
 _WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
 _TOLD_STATES = ("active", "pinned", "added")
@@ -35,7 +35,7 @@ class ProjectNotes(NamedTuple):
             return "retired"
         if note in self.decisions.waiting:
             return "quarantined"
-        if note in self.decisions.added:
+        if note in (*self.decisions.added, *self.decisions.reworded.values()):
             return "added"
         if note in self.decisions.shared:
             return "shared"
@@ -43,12 +43,14 @@ class ProjectNotes(NamedTuple):
 
     def find(self, id: str) -> RecalledNote:
         """Return the note with this id or prefix of an id."""
-        found = [note for note in self.notes if note.id.startswith(id)]
-        if len(found) != 1:
+        found = {note.id: note for note in self.notes if note.id.startswith(id)}
+        if not found:
             raise NotFound(
                 f"Note not found: {id!r:.40}. List notes with `rekindle warm notes list`."
             )
-        return found[0]
+        if len(found) > 1:
+            raise AmbiguousName(f"{id!r:.40} is ambiguous: {', '.join([*found][:5])}")
+        return found[id] if id in found else next(iter(found.values()))
 
     def may_share(self, note: RecalledNote) -> bool:
         """Return whether a note can be told in other projects, because it is told in this one."""
@@ -58,7 +60,8 @@ class ProjectNotes(NamedTuple):
 def load_project_notes(store: Store, project: str) -> ProjectNotes:
     """Load the notes of a project: written ones first, then those that were learned."""
     decisions = load_decisions(store, project)
-    written = (*decisions.added, *decisions.waiting, *decisions.shared)
+    proposed = (*decisions.reworded.values(), *decisions.waiting)
+    written = (*decisions.added, *proposed, *decisions.shared)
     return ProjectNotes(project, [*written, *list_notes(load_playbook(store, project))], decisions)
 
 
@@ -83,11 +86,16 @@ def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) 
 
 
 def retire_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
-    """Never tell a note again; one that was written for this project is deleted."""
-    if known.get_state(note) in _WRITTEN_STATES:
-        store.observations.delete_decision(known.project, note.id)
-    else:
+    """Never tell a note again; one that was written for this project is deleted.
+
+    One that a model proposed is kept out of sight, so that it is not proposed again.
+    """
+    if known.get_state(note) not in _WRITTEN_STATES:
         _save_decision(store, known.project, NoteDecision(note.id, "retired", None, now))
+    elif note.id in known.decisions.origins:
+        _save_decision(store, known.project, _build_decision(known, note, "retired", now))
+    else:
+        store.observations.delete_decision(known.project, note.id)
 
 
 def reset_note(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
@@ -96,10 +104,17 @@ def reset_note(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
 
 
 def accept_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
-    """Tell sessions a note that an agent proposed."""
+    """Tell sessions a note that an agent or a model proposed."""
     if known.get_state(note) != "quarantined":
         raise InvalidInput(f"note {note.id}: expected a quarantined note")
-    _save_decision(store, known.project, NoteDecision(note.id, "added", note.text, now))
+    _save_decision(store, known.project, _build_decision(known, note, "added", now))
+
+
+def _build_decision(
+    known: ProjectNotes, note: RecalledNote, state: str, now: float
+) -> NoteDecision:
+    origin = encode_origin(known.decisions.origins.get(note.id))
+    return NoteDecision(note.id, state, note.text, now, origin)
 
 
 def share_with_projects(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:

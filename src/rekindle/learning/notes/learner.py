@@ -239,6 +239,11 @@ def _collect_wishes(reader: WorkReader, observations: Sequence[SessionObservatio
         return []
     from rekindle.redaction.redactor import Redactor  # a chat without wishes need not load it
 
+    return collect_wishes(sessions, build_vocabulary(observations), Redactor(), reader.load_text)
+
+
+def build_vocabulary(observations: Sequence[SessionObservation]) -> Vocabulary:
+    """Build the vocabulary of a project: its files, and the words in their names."""
     paths = {path for one in observations for path in list_paths(one)}
     # A word that two sessions said may still be a password; one in the name of a file is not.
     names = {word for path in paths for word in hash_words(path)}
@@ -247,7 +252,7 @@ def _collect_wishes(reader: WorkReader, observations: Sequence[SessionObservatio
         hashed = hash_words(word)
         return bool(hashed) and hashed <= names
 
-    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), reader.load_text)
+    return Vocabulary(is_shared, paths)
 
 
 def load_observations(store: Store, project: str) -> list[SessionObservation]:
@@ -295,7 +300,13 @@ def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
         with suppress(NotFound):
             loaded = read_session(work.reader, one.id)
             observation = observe_session(
-                one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
+                one.id,
+                one.started,
+                one.cwd or "",
+                loaded.request,
+                loaded.calls,
+                loaded.turns,
+                one.git_branch,
             )
             paths = tuple(list_paths(observation)) if one.cwd else ()
             found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))

@@ -14,7 +14,8 @@ from rekindle.knowledge.notes.failures import recall_failure
 from rekindle.knowledge.notes.note import NoteDecisions, Recall
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import recall_start
-from rekindle.knowledge.notes.records import SessionObservation
+from rekindle.knowledge.notes.records import SessionObservation, hash_branch
+from rekindle.projects import find_branch
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
@@ -30,7 +31,8 @@ def recall_for_owner_at_start(store: Store, folder: str, message: str, owner: st
     if project is None or owner is None:
         return Recall()
     playbook = load_owner_playbook(store, project, owner)
-    return recall_start(playbook, message, _load_owner_decisions(store, project))
+    decisions = _load_owner_decisions(store, project)
+    return recall_start(playbook, message, decisions, branch=hash_branch(find_branch(folder)))
 
 
 def recall_for_owner_at_failure(
@@ -58,4 +60,4 @@ def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:
 
 
 def _load_owner_decisions(store: Store, project: str) -> NoteDecisions:
-    return load_decisions(store, project)._replace(added=())
+    return load_decisions(store, project)._replace(added=(), reworded={})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
 
 from rekindle.knowledge.notes.note import (
     NoteDecisions,
+    NoteOrigin,
     RecalledNote,
     clean_note_text,
     create_note,
     list_notes,
+    make_note_id,
 )
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION
@@ -31,6 +34,7 @@ SHARED = "*"  # in place of a project: notes that are told in all
 QUARANTINED = "quarantined"  # the state of a note that an agent proposed
 MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
+_decode_origin = msgspec.json.Decoder(NoteOrigin).decode
 _decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
 
 
@@ -48,17 +52,28 @@ def save_playbook(store: Store, project: str, playbook: Playbook) -> None:
 def load_decisions(store: Store, project: str) -> NoteDecisions:
     """Return what people decided about the notes of a project."""
     found = store.observations.load_decisions(project)
+    origins = {one.note: origin for one in found if (origin := _read_origin(one))}
+    added = [*_iter_own_notes(found, "added")]
+    rewords = {note.id: origins[note.id].note for note in added if note.id in origins}
     return NoteDecisions(
         pinned=frozenset(one.note for one in found if one.state == "pinned"),
         retired=frozenset(one.note for one in found if one.state == "retired"),
-        added=tuple(_iter_own_notes(found, "added")),
+        added=tuple(note for note in added if not rewords.get(note.id)),
         waiting=tuple(_iter_own_notes(found, QUARANTINED)),
         shared=tuple(
             note
             for note in _iter_own_notes(store.observations.load_decisions(SHARED), "added")
             if not note.text.endswith(_format_origin(project))
         ),
+        reworded={rewords[note.id]: note for note in added if rewords.get(note.id)},
+        origins=origins,
     )
+
+
+def _read_origin(decision: NoteDecision) -> NoteOrigin | None:
+    with suppress(msgspec.MsgspecError):  # recall must not fail because of it
+        return None if decision.origin is None else _decode_origin(decision.origin)
+    return None
 
 
 def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
@@ -75,7 +90,9 @@ def _format_origin(project: str) -> str:
 def _iter_own_notes(decisions: Iterable[NoteDecision], state: str) -> Iterator[RecalledNote]:
     for one in decisions:
         if one.text is not None and one.state == state:
-            yield create_note(one.text, datetime.fromtimestamp(one.time, UTC).date().isoformat())
+            origin, day = _read_origin(one), datetime.fromtimestamp(one.time, UTC).date()
+            kind = origin.kind if origin else "wish"
+            yield RecalledNote(one.note, kind, one.text, last=day.isoformat())
 
 
 def load_told_notes(store: Store, project: str) -> list[RecalledNote]:
@@ -85,19 +102,29 @@ def load_told_notes(store: Store, project: str) -> list[RecalledNote]:
     return [
         *decisions.added,
         *(note for note in decisions.shared if note.id not in decisions.retired),
-        *(note for note in learned if note.id not in decisions.retired),
+        *(decisions.reword(note) for note in learned if note.id not in decisions.retired),
     ]
 
 
-def propose_note(store: Store, project: str, text: str, now: float) -> RecalledNote | None:
-    """Save a note that an agent wrote; it is told only after a person has accepted it.
+def propose_note(
+    store: Store, project: str, text: str, now: float, origin: NoteOrigin | None = None
+) -> RecalledNote | None:
+    """Save a note that an agent or a model wrote; it is told only after a person has accepted it.
 
     Return None if nothing was saved: a note with this text exists, or too many are waiting.
     """
     note = create_note(clean_note_text(text), datetime.fromtimestamp(now, UTC).date().isoformat())
-    decision = NoteDecision(note.id, QUARANTINED, note.text, now)
+    if origin and origin.note:
+        id = make_note_id("rewording", origin.note, note.text)
+        note = msgspec.structs.replace(note, id=id, kind=origin.kind)
+    decision = NoteDecision(note.id, QUARANTINED, note.text, now, encode_origin(origin))
     saved = store.observations.propose_decision(project, decision, MAX_WAITING_NOTES)
     return note if saved else None
+
+
+def encode_origin(origin: NoteOrigin | None) -> str | None:
+    """Encode the origin of a note for the decision about it."""
+    return None if origin is None else msgspec.json.encode(origin).decode()
 
 
 def find_project(store: Store, folder: str) -> str | None:

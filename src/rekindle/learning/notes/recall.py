@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.notes.recall import recall_start
+from rekindle.knowledge.notes.records import hash_branch
+from rekindle.projects import find_branch
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
@@ -14,22 +16,33 @@ from .playbooks import find_project, load_decisions, load_playbook
 
 
 def recall_at_start(
-    store: Store, folder: str, message: str, known: AbstractSet[str] = frozenset()
+    store: Store,
+    folder: str,
+    message: str,
+    known: AbstractSet[str] = frozenset(),
+    branch: str | None = None,
 ) -> Recall:
     """Return what a session in this folder should be told before it begins; empty if nothing.
 
-    Notes that it was told already are `known` by their ids.
+    Notes that it was told already are `known` by their ids. The branch is the one that is checked out
+    in the folder, if none is given.
     """
     project = find_project(store, folder)
-    return Recall() if project is None else recall_in_project(store, project, message, known)
+    if project is None:
+        return Recall()
+    return recall_in_project(store, project, message, known, branch or find_branch(folder))
 
 
 def recall_in_project(
-    store: Store, project: str, message: str, known: AbstractSet[str] = frozenset()
+    store: Store,
+    project: str,
+    message: str,
+    known: AbstractSet[str] = frozenset(),
+    branch: str | None = None,
 ) -> Recall:
     """Return what a session in this project should be told before it begins."""
-    decisions = load_decisions(store, project)
-    return recall_start(load_playbook(store, project), message, decisions, known)
+    playbook, decisions = load_playbook(store, project), load_decisions(store, project)
+    return recall_start(playbook, message, decisions, known, hash_branch(branch))
 
 
 def recall_at_failure(

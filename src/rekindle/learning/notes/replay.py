@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.errors import NotFound
+from rekindle.knowledge.notes.note import NoteDecisions
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS
 from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.knowledge.notes.replay import (
@@ -65,6 +66,7 @@ class ReplayWork(NamedTuple):
     sessions: Sequence[tuple[str, str]]  # id and folder, oldest first
     first: int
     common: frozenset[str]
+    variants: Mapping[str, NoteDecisions] | None = None
 
 
 def replay_projects(
@@ -74,10 +76,12 @@ def replay_projects(
     progress: Progress | None = None,
     mapper: ChunkMapper = SERIAL,
     home: Path | None = None,
+    variants: Mapping[str, NoteDecisions] | None = None,
 ) -> list[ReplayResult]:
     """Replay the history of one project, or of all, and return how each way to answer did.
 
-    With a `home`, a replay that was interrupted goes on where it was.
+    With a `home`, a replay that was interrupted goes on where it was. With `variants`, recall as it is
+    is compared with recall as it would be with other decisions about notes, by name.
     """
     learn_from_sessions(store, progress=progress, mapper=mapper)
     known: list[list[SessionObservation]] = []
@@ -90,9 +94,9 @@ def replay_projects(
         histories[project] = _sort_sessions(recent, decoded, data)
     common = find_common_commands(known)
     chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
-    scores: dict[str, list[SessionScore]] = {name: [] for name in make_recallers()}
+    scores: dict[str, list[SessionScore]] = {name: [] for name in make_recallers(variants)}
     done, total = 0, sum(len(one.sessions) for one in chosen.values())
-    for found in _replay_histories(store, chosen, common, mapper, home):
+    for found in _replay_histories(store, chosen, common, mapper, home, variants):
         for name, score in found:
             scores[name].append(score)
         done += len(found) // len(scores)
@@ -135,6 +139,7 @@ def _replay_histories(
     common: frozenset[str],
     mapper: ChunkMapper,
     home: Path | None,
+    variants: Mapping[str, NoteDecisions] | None,
 ) -> Iterator[_Scores]:
     places = [
         ReplayPlace(project, number)
@@ -153,9 +158,9 @@ def _replay_histories(
     ):
         first, last = chunk.work[0], chunk.work[-1].number
         history = histories[first.project]
-        work = ReplayWork(reader, history.sessions[: last + 1], first.number, common)
+        work = ReplayWork(reader, history.sessions[: last + 1], first.number, common, variants)
         chunks.append(Chunk(chunk.name, work, chunk.seconds))
-        about = (history.digest, first.number, last, sorted(common))
+        about = (history.digest, first.number, last, sorted(common), variants)
         keys.append(blake2b(repr(about).encode(), digest_size=16).hexdigest())
     prepare = None if can_reach_store(mapper, store) else _load_work
     if home is None:
@@ -176,7 +181,7 @@ def replay_chunk(work: ReplayWork) -> _Scores:
         with suppress(NotFound, KeyError):  # deleted meanwhile
             loaded, observation = read_session(work.reader, id), _decode_observation(data[id])
             session = ReplaySession(observation, folder, loaded.request, loaded.calls)
-            found += replay_session(session, earlier, work.common)
+            found += replay_session(session, earlier, work.common, work.variants)
             earlier.append(observation)
     return found
 

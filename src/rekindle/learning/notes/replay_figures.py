@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.analytics.cluster_stats import Rate
+from rekindle.files import write_new_file
 from rekindle.knowledge.notes.replay import ReplayResult
 
 FOLDER = "replays"  # of the home
@@ -60,10 +60,7 @@ def save_replay(home: Path, project: str, results: Sequence[ReplayResult], now: 
     file = _get_file(home, project)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     stored = StoredReplay(_encode_name(project), now, summarize_replay(results))
-    draft = file.with_name(f".{file.name}-{os.getpid()}")
-    draft.write_bytes(msgspec.json.encode(stored))
-    draft.chmod(0o600)
-    draft.replace(file)
+    write_new_file(file, msgspec.json.encode(stored))
 
 
 def load_replay(home: Path, project: str) -> StoredReplay | None:

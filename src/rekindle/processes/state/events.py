@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.files import write_new_file
 from rekindle.processes.types import ProcessEvent
 
 log = logging.getLogger(__name__)
@@ -133,11 +134,9 @@ class EventLog:
     def _compact(self) -> None:
         lines = [_EventLogLine(next=self._next, ends=tuple(self._ends))]
         lines += [_EventLogLine(event=one) for one in self._pending.values()]
-        new = self._path.with_suffix(".new")
         try:
-            new.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-            os.chmod(new, 0o600)
-            os.rename(new, self._path)
+            data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+            write_new_file(self._path, data, durable=False)
             self._size = 0
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error)

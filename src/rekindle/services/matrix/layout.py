@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rekindle.errors import HomeServerError, InvalidInput, NotFound
+from rekindle.files import write_new_file
 
 T = TypeVar("T")
 
@@ -259,13 +260,7 @@ def write_private_file(path: Path, text: str) -> bool:
             return False
     except FileNotFoundError:
         pass
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_new_file(path, content)
     return True
 
 

@@ -147,7 +147,7 @@ class Jobs(StorePart):
                 (escape_text(name), escape_text(name), *params),
             )
         if not found:
-            raise NotFound(f"no scheduled job {name!r:.80}")
+            raise NotFound(f"Job not found: {name!r:.80}")
         if len(found) > 1:
             ids = ", ".join(one.id for one in found[:5])
             raise InvalidInput(f"several jobs are named {name!r:.80}; use an id: {ids}")
@@ -235,7 +235,7 @@ class Jobs(StorePart):
             tx.run(f"UPDATE jobs SET {change} WHERE num = ?", (*values, job.num))
             found = JOB_ROWS.find(tx, "WHERE num = ?", (job.num,))
             if not found:
-                raise NotFound(f"no scheduled job {job.id!r}")
+                raise NotFound(f"Job not found: {job.id!r}")
             return found[0]
 
         return self._write(update)

@@ -165,6 +165,11 @@ class Table:
         )
         return f"{self.build_insert(*without)} ON CONFLICT ({key}) DO UPDATE SET {updates}"
 
+    def take_back(self, version: int) -> Table:
+        """Return the table as it was at a schema version, for the migration that creates it."""
+        parts = (part for part in self.parts if part.since <= version)
+        return Table(self.name, *parts, key=self.key, has_rowid=self.has_rowid, since=self.since)
+
     def build_definition(self, engine: str) -> Iterator[str]:
         """Yield the statements that create the table and its indexes on an engine."""
         lines = [column.build_definition(engine) for column in self.columns]
@@ -178,7 +183,7 @@ class Table:
     def build_migration(self, engine: str, version: int) -> Iterator[str]:
         """Yield the statements that add what the table has since a version."""
         if self.since == version > 1:
-            yield from self.build_definition(engine)
+            yield from self.take_back(version).build_definition(engine)
             return
         for part in self.parts:
             if part.since != version:

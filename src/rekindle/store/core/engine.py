@@ -30,11 +30,24 @@ class SearchedSession(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """A condition on m (messages) and s (sessions), and the sessions that meet it if they are few."""
+    """A condition on m (messages) and s (sessions)."""
 
     condition: str
     params: Sequence[Any]
-    sessions: Sequence[SearchedSession] | None = None  # the most recent first
+    find_sessions: Callable[[], Sequence[SearchedSession] | None]  # is called once at most
+    projects: Sequence[str] | None = None  # keys: a session has one of them
+    is_whole_project: bool = False  # no other condition is on s, except that it is not archived
+    needs_messages: bool = True  # False if the condition is on s alone
+
+    @property
+    def sessions(self) -> Sequence[SearchedSession] | None:
+        """The few sessions that meet it, the most recent first."""
+        return self.find_sessions()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no session meets it."""
+        return self.sessions is not None and not self.sessions
 
     @property
     def message_count(self) -> int:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rekindle.errors import StoreBusy, StoreError, StoreUnavailable
@@ -18,7 +19,9 @@ from rekindle.errors import StoreBusy, StoreError, StoreUnavailable
 from .engine import Operation, Transaction
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
+
+    from rekindle.store.worker_threads import WorkerThreads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,30 +52,43 @@ class _Job:
 
 
 class _SubmittedJob(_Job, Generic[R]):
-    """A job that no thread waits for. `lead` is called with it if it is to lead."""
+    """A job that no thread waits for: `start` gets it if it is to lead, which it does in `run`."""
 
-    __slots__ = ("_finish", "_lead", "future")
+    __slots__ = ("_convert", "_lead", "_start", "future")
 
     def __init__(
         self,
         operation: Operation,
-        finish: Callable[[Any], R],
+        convert: Callable[[Any], R],
         future: Future[R],
+        start: Callable[[_SubmittedJob[Any]], None],
         lead: Callable[[_Job], None],
     ) -> None:
         super().__init__(operation)
         self.future = future
-        self._finish = finish
+        self._convert = convert
+        self._start = start
         self._lead = lead
+
+    def run(self) -> None:
+        """Lead, in a thread for it."""
+        with suppress(BaseException):  # the future reports it
+            self._lead(self)
+
+    def finish(self) -> None:
+        """Report the result after `run`."""
+        if not self.done:
+            self.error, self.done = _INTERRUPTED, True
+        self.notify()
 
     def notify(self) -> None:
         if not self.done:
-            self._lead(self)
+            self._start(self)
             return
         try:
             if self.error is not None:
                 raise self.error
-            self.future.set_result(self._finish(self.result))
+            self.future.set_result(self._convert(self.result))
         except BaseException as error:  # noqa: BLE001  raised by the future
             self.future.set_exception(error)
 
@@ -98,7 +114,7 @@ class GroupCommitter:
         self._gather_done = threading.Lock()
         self._gather_done.acquire()
         self._leaders_mutex = threading.Lock()
-        self._leaders: ThreadPoolExecutor | None = None  # one thread that leads submitted jobs
+        self._leaders: WorkerThreads | None = None  # one thread that leads submitted jobs
 
     def run(self, operation: Callable[[Transaction], T]) -> T:
         """Run `operation` in a transaction and return its result once it is durable."""
@@ -115,11 +131,11 @@ class GroupCommitter:
             raise job.error
         return cast(T, job.result)
 
-    def submit(self, operation: Callable[[Transaction], T], finish: Callable[[T], R]) -> Future[R]:
-        """Queue `operation` and return a future of `finish(its result)`, done once it is durable."""
+    def submit(self, operation: Callable[[Transaction], T], convert: Callable[[T], R]) -> Future[R]:
+        """Queue `operation` and return a future of `convert(its result)`, done once it is durable."""
         from concurrent.futures import Future  # loaded only when used
 
-        job = _SubmittedJob(operation, finish, Future[R](), self._lead_in_thread)
+        job = _SubmittedJob(operation, convert, Future[R](), self._lead_in_thread, self._lead)
         job.future.set_running_or_notify_cancel()  # what is queued can no longer be cancelled
         if self._enqueue(job):
             self._lead_in_thread(job)
@@ -130,7 +146,7 @@ class GroupCommitter:
         with self._leaders_mutex:
             leaders, self._leaders = self._leaders, None
         if leaders is not None:
-            leaders.shutdown()
+            leaders.close()
 
     def _enqueue(self, job: _Job) -> bool:
         """Add a job to the queue; return whether it is to lead."""
@@ -144,21 +160,13 @@ class GroupCommitter:
                 self._gather_done.release()
             return False
 
-    def _lead_in_thread(self, job: _Job) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        def lead() -> None:
-            try:
-                self._lead(job)
-            finally:
-                if not job.done:
-                    job.error, job.done = _INTERRUPTED, True
-                job.notify()
+    def _lead_in_thread(self, job: _SubmittedJob[Any]) -> None:
+        from rekindle.store.worker_threads import WorkerThreads
 
         with self._leaders_mutex:
             if self._leaders is None:
-                self._leaders = ThreadPoolExecutor(1, thread_name_prefix="commit")
-            self._leaders.submit(lead)
+                self._leaders = WorkerThreads("commit", 1)
+            self._leaders.submit(job)
 
     def _lead(self, leader: _Job) -> None:
         batch: list[_Job] = []

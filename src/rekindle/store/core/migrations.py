@@ -30,10 +30,33 @@ _NUMBER_PARTS = """
 UPDATE words SET part = -1 - part WHERE id IN (SELECT id FROM words WHERE part > 0);
 UPDATE words SET part = -part WHERE part < 0
 """
-_FILL_RANGES = """
-DROP INDEX IF EXISTS words_text;
+_FILL_TITLES = """
 INSERT INTO title_parts SELECT num, split_title(title_base) FROM sessions WHERE title_base IS NOT NULL
 """
+# Messages of a large store stay without the number of a project: it would be written anew for minutes.
+ADD_WORD_COLUMNS = """
+ALTER TABLE words ADD COLUMN IF NOT EXISTS project INTEGER, ADD COLUMN IF NOT EXISTS session BIGINT,
+    ADD COLUMN IF NOT EXISTS time DOUBLE PRECISION
+"""
+FILL_WORD_COLUMNS = """
+DO $$ BEGIN
+    IF (SELECT coalesce(max(id), 0) FROM words) <= 1000000 AND to_regclass('words_keys') IS NULL THEN
+        DROP INDEX IF EXISTS words_ranges;
+        DROP INDEX IF EXISTS words_text;
+        ALTER TABLE words SET (toast_tuple_target = 8160);
+        UPDATE words w SET project = number_project(
+            coalesce(s.project, s.repository, 'folder:' || s.cwd), s.num),
+            session = s.num, time = m.time, text = w.text || ''::tsvector
+        FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id = w.id AND w.project IS NULL;
+    END IF;
+END $$
+"""
+_DROP_WORD_INDEXES = """
+DROP INDEX IF EXISTS words_ranges;
+DROP INDEX IF EXISTS words_text
+"""
+_TITLES_VERSION, _WORDS_VERSION = 20, 21
+_NOTHING = ("-- Other tables have more since this version.",)
 
 
 def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, str]:
@@ -47,19 +70,39 @@ def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, 
             dropped.append("DROP FUNCTION IF EXISTS mining_results_deleted")
         added = [sql for table in tables for sql in table.build_migration(engine, version)]
         found[version] = ";\n".join([*dropped, *added, *DERIVED_VALUES.get(version, ())])
-    if engine == "postgres":
-        ranges = (_NUMBER_PARTS, _read_file("postgres_search.sql"), _FILL_RANGES)
-    else:
-        ranges = ("-- Only PostgreSQL has more since this version.",)
-    added = filter(None, (found.get(ENGINE_VERSION), *ranges))
-    found[ENGINE_VERSION] = ";\n".join(added)
+    for version, parts in _load_engine_parts(engine).items():
+        found[version] = ";\n".join(filter(None, (found.get(version), *parts)))
     return dict(sorted(found.items()))
+
+
+def _load_engine_parts(engine: str) -> dict[int, tuple[str, ...]]:
+    """Load what versions changed in one engine only."""
+    if engine != "postgres":
+        return dict.fromkeys(range(_TITLES_VERSION, ENGINE_VERSION + 1), _NOTHING)
+    return {
+        _TITLES_VERSION: (_NUMBER_PARTS, _read_file("postgres_search.sql"), _FILL_TITLES),
+        _WORDS_VERSION: (
+            ADD_WORD_COLUMNS,
+            _read_file("postgres_projects.sql"),
+            load_moves(),
+            FILL_WORD_COLUMNS,
+            _read_file("postgres_words.sql"),
+            _DROP_WORD_INDEXES,
+        ),
+        ENGINE_VERSION: _NOTHING,
+    }
+
+
+def load_moves() -> str:
+    """Load the SQL that keeps the earlier numbers of the projects of sessions that move."""
+    return _read_file("postgres_moves.sql")
 
 
 def build_schema(engine: str, tables: Sequence[Table] = TABLES) -> str:
     """Build the SQL that creates the tables of a new database."""
     created = [sql for table in tables for sql in table.build_definition(engine)]
-    search = [_read_file("postgres_search.sql")] if engine == "postgres" else []
+    names = ("search", "projects", "moves", "words") if engine == "postgres" else ()
+    search = [_read_file(f"postgres_{name}.sql") for name in names]
     return ";\n".join([*created, _read_file(f"{engine}.sql"), *search])
 
 

@@ -442,6 +442,7 @@ PLAYBOOKS = Table(
 NOTE_DECISIONS = Table(
     "note_decisions",
     "project key, note key, state text, text text null, time real",  # pinned, retired, added
+    "origin text null since=22",  # of a note that a model proposed, as JSON
     key="project, note",
     has_rowid=False,
     since=11,
@@ -488,8 +489,9 @@ DERIVED_VALUES: dict[int, tuple[str, ...]] = {
     )
 }
 
-# The last version that changed what only one engine has, see `migrations`.
-ENGINE_VERSION = 20
+# The last version that changed what only one engine or the tables of tenants have, see `migrations`
+# and `tenants/shared_tables`.
+ENGINE_VERSION = 22
 
 # The directory of tenants, which a tenant's own tables do not have.
 DIRECTORY_TABLES = (TENANTS, TENANT_MEMBERS, API_KEYS, TENANT_USAGE, AUDIT_LOG)

@@ -126,7 +126,7 @@ class PostgresTransaction:
         if self._unsent is None or self._unsent.sql != first:
             return False
         params = [*self._unsent.params, *params]
-        self._unsent = _Unsent(sql, params, f"added AS ({first} RETURNING id)")
+        self._unsent = _Unsent(sql, params, f"added AS ({first} RETURNING id, session, time)")
         return True
 
     def run_last(self, sql: str, params: Sequence[Any]) -> list[Row]:

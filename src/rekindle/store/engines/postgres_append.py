@@ -22,6 +22,7 @@ from rekindle.store.sessions.sessions import (
 )
 from rekindle.types import Message
 
+from .words.project_numbers import build_project_number
 from .words.vectors import build_vectors
 
 MAX_MESSAGES = 64  # in one statement
@@ -31,13 +32,17 @@ _NO_SESSION = 0  # fills up a statement: no session has this number
 
 # One UPDATE for each session: joined with a list, a plan that was made while the table was small could
 # read all of it.
-_EXTEND_SESSION = """UPDATE sessions SET changes = changes + 1,
+_EXTEND_SESSION = (
+    """UPDATE sessions SET changes = changes + 1,
     next_position = next_position + ?::bigint, message_count = message_count + ?::bigint,
     tool_call_count = tool_call_count + ?::bigint,
     last_active = CASE WHEN last_active < ?::float8 THEN ?::float8 ELSE last_active END,
     preview = CASE WHEN last_request IS NULL THEN coalesce(?::text, preview, ?::text) ELSE preview END,
     last_request = coalesce(?::text, last_request)
-    WHERE num = ?::bigint AND pruned IS NULL RETURNING num, next_position - ?::bigint AS start"""
+    WHERE num = ?::bigint AND pruned IS NULL RETURNING num, next_position - ?::bigint AS start,
+    """
+    + f"{build_project_number()} AS project"
+)
 # Changes of others since the statement began: what they added is not among the ids that it sees.
 _COUNT_OTHERS = "changes - 1 - (SELECT changes FROM sessions WHERE num = ?::bigint) AS others"
 _EMPTY_SESSION: Row = (0, 0, 0, 0.0, 0.0, None, None, None, _NO_SESSION, 0)
@@ -238,7 +243,7 @@ def build_statement(shape: StatementShape) -> str:
     """
     sessions, messages, has_ids = shape
     extend = f"{_EXTEND_SESSION}, {_COUNT_OTHERS}" if has_ids else _EXTEND_SESSION
-    columns = "num, start, others" if has_ids else "num, start"
+    columns = "num, start, project" + (", others" if has_ids else "")
     record = _RECORD_COMMIT.format(
         only=_ONLY_UNCHANGED if has_ids else "", and_new=_AND_NEW_IDS if has_ids else ""
     )
@@ -248,13 +253,14 @@ def build_statement(shape: StatementShape) -> str:
     rows = ", ".join([row] * messages)
     values = ", ".join(f"v.{name}" for name in _COLUMNS[2:])
     return f"""WITH {", ".join(updates)}, extended AS ({extended}),
-    placed AS (SELECT e.num AS session, e.start + v.position AS position, {values}, v.words
+    placed AS (SELECT e.num AS session, e.start + v.position AS position, {values}, v.words, e.project
         FROM (VALUES {rows}) AS v ({MESSAGE_VALUES}, words) JOIN extended e ON e.num = v.session),
     added AS (INSERT INTO messages ({MESSAGE_VALUES})
         SELECT {MESSAGE_VALUES} FROM placed ORDER BY session, position
         RETURNING id, session, position),
-    indexed AS (INSERT INTO words (id, part, text) SELECT a.id,
-        CASE WHEN strpos(p.words, E'\\n') = 0 THEN 0 ELSE w.part END, w.text::tsvector
+    indexed AS (INSERT INTO words (id, part, text, project, session, time) SELECT a.id,
+        CASE WHEN strpos(p.words, E'\\n') = 0 THEN 0 ELSE w.part END, w.text::tsvector, p.project,
+        p.session, p.time
         FROM added a JOIN placed p ON p.session = a.session AND p.position = a.position,
         unnest(string_to_array(p.words, E'\\n')) WITH ORDINALITY AS w (text, part)),
     recorded AS ({record})

@@ -13,7 +13,15 @@ from rekindle.types import Finding, Message
 
 from .indexing import compare_index, index_all_messages
 from .words import range_walk
-from .words.range_walk import HAS_WORDS, MAX_SPREAD_WORDS, NOT_EXCLUDED, RangeWalk
+from .words.keys import SELECT_TENANT_NUMBER, TENANT_WORDS, WORDS, WordIndex
+from .words.project_numbers import build_project_number, find_project_numbers
+from .words.range_walk import (
+    HAS_WORDS,
+    MAX_SPREAD_WORDS,
+    NOT_EXCLUDED,
+    RangeWalk,
+    SearchExtent,
+)
 from .words.vectors import build_phrase, build_tsquery, build_vectors, number_parts
 
 LARGE_STORE = 100_000  # messages: from here on, only the newest matches are ranked
@@ -24,8 +32,17 @@ FIRST_WINDOW, WINDOW_GROWTH = (
 RARE_WINDOW = 30_000  # ids that show how common the matches are
 IDS_PER_MATCH = 250  # in a range, at the cost of reading one match
 MESSAGES_PER_STEP = 1_000  # of sessions that are searched together
+MESSAGES_PER_FIRST_STEP = 125  # if the newest are enough; then twice as many
+MESSAGES_PER_MATCH = 100  # of a project: if recent sessions have fewer matches, the index is asked
 MESSAGES_PER_GROUP = 2_000  # are ranked together, if they have fewer matches than are ranked
 
+_WORD_COLUMNS = "id, part, text, project, session, time"
+_SESSION_VALUES = f"{build_project_number('s.')}, s.num"
+_INSERT_WORDS = (
+    f"INSERT INTO words ({_WORD_COLUMNS})"
+    f" SELECT m.id, ?::integer, ?::tsvector, {_SESSION_VALUES}, m.time"
+    " FROM messages m JOIN sessions s ON s.num = m.session"
+)
 _LONG = "EXISTS (SELECT 1 FROM words l WHERE l.id = w.id AND l.part > 0)"
 
 
@@ -43,8 +60,7 @@ def index_messages_from(tx: Transaction, num: int, position: int) -> None:
 def index_messages(tx: Transaction, num: int, position: int, messages: Sequence[Message]) -> None:
     """Index messages that were just written, starting at a position, without reading them back."""
     tx.run_many(
-        "INSERT INTO words (id, part, text) SELECT id, ?, ?::tsvector FROM messages"
-        " WHERE session = ? AND position = ?",
+        f"{_INSERT_WORDS} WHERE m.session = ? AND m.position = ?",
         [
             (part, vector, num, place)
             for place, message in enumerate(messages, position)
@@ -58,16 +74,17 @@ def build_insert_of_added(message: Message) -> tuple[str, list[str]]:
     parts = number_parts(build_vectors(get_search_text(message)))
     values = ", ".join(f"({part}, ?::tsvector)" for part, _ in parts)
     return (
-        "INSERT INTO words (id, part, text) SELECT added.id, v.part, v.text"
-        f" FROM added, (VALUES {values}) AS v (part, text)"
+        f"INSERT INTO words ({_WORD_COLUMNS}) SELECT added.id, v.part, v.text, {_SESSION_VALUES},"
+        " added.time FROM added JOIN sessions s ON s.num = added.session,"
+        f" (VALUES {values}) AS v (part, text)"
     ), [vector for _, vector in parts]
 
 
 def _index_rows(tx: Transaction, rows: Sequence[Row]) -> None:
     tx.run_many(
-        "INSERT INTO words (id, part, text) VALUES (?, ?, ?::tsvector)",
+        f"{_INSERT_WORDS} WHERE m.id = ?",
         [
-            (id, part, vector)
+            (part, vector, id)
             for id, content, body in rows
             for part, vector in number_parts(build_vectors(get_row_search_text(content, body)))
         ],
@@ -89,36 +106,57 @@ def find_messages(
     tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
 ) -> Iterator[int]:
     """Yield ids of messages that match a query; the server needs no `expected` number."""
-    if not query.groups:
-        return
-    last, has_long = _get_extent(tx)
-    if last > LARGE_STORE:
-        # A planner that expects many matches would look for the first of them in the whole table.
-        tx.run("SET LOCAL enable_seqscan = off")
-    if last <= LARGE_STORE:
-        yield from _find_and_rank_all(tx, query, clause, newest)
-    elif any(term.prefix for group in query.groups for term in group):
-        # The index reads the lists of all words with a prefix to their ends, whatever the range.
-        yield from _find_by_ids(tx, query, clause, newest, last)
-    else:
-        walk = RangeWalk(tx, query, clause, newest, last, has_long)
-        if clause and clause.sessions is not None and walk.is_common(clause.message_count):
-            yield from _find_in_sessions(tx, query, clause, newest)
-        else:
-            yield from walk.find()
+    return _find_messages(tx, query, clause, newest, WORDS)
 
 
 def find_tenant_messages(
     tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
 ) -> Iterator[int]:
-    """Yield ids like `find_messages`; row-level security keeps the server from using `words_ranges`."""
+    """Yield ids like `find_messages` in the tables that tenants share."""
+    return _find_messages(tx, query, clause, newest, TENANT_WORDS)
+
+
+def _find_messages(
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool, index: WordIndex
+) -> Iterator[int]:
     if not query.groups:
         return
-    last, _ = _get_extent(tx)
-    if last <= LARGE_STORE:
+    extent = _get_extent(tx, index)
+    if extent.last <= LARGE_STORE:
         yield from _find_and_rank_all(tx, query, clause, newest)
-    else:
-        yield from _find_by_ids(tx, query, clause, newest, last)
+        return
+    # A planner that expects many matches would look for the first of them in the whole table.
+    tx.run("SET LOCAL enable_seqscan = off")
+    if any(term.prefix for group in query.groups for term in group):
+        # The index reads the lists of all words with a prefix to their ends, whatever the range.
+        yield from _find_by_ids(tx, query, clause, newest, extent.last)
+        return
+    if clause and clause.projects:
+        numbers = find_project_numbers(tx, clause.projects)
+        extent = extent._replace(projects=numbers or ())
+    walk = RangeWalk(tx, query, clause, newest, index, extent)
+    if clause and clause.is_whole_project and extent.projects:
+        yield from _find_in_project(tx, query, clause, newest, walk)
+    elif clause and clause.sessions is not None and walk.is_common(clause.message_count):
+        yield from _find_in_sessions(tx, query, clause, newest)
+    elif not (clause and clause.is_empty):
+        yield from walk.find()
+
+
+def _find_in_project(
+    tx: Transaction, query: Query, clause: Clause, newest: bool, walk: RangeWalk
+) -> Iterator[int]:
+    """Yield ids from all sessions of projects that the index knows.
+
+    A walk ranks matches in the order of arrival. If there are more than it ranks, the newest ones are
+    looked for in the most recent sessions first.
+    """
+    seen: set[int] = set()
+    if newest and walk.is_common(range_walk.RANKED_MATCHES) and clause.sessions is not None:
+        for id in _find_in_sessions(tx, query, clause, newest, MESSAGES_PER_MATCH):
+            seen.add(id)
+            yield id
+    yield from (id for id in walk.find() if id not in seen)
 
 
 def _find_by_ids(
@@ -131,11 +169,13 @@ def _find_by_ids(
         yield from _find_in_windows(tx, query, clause, newest, last)
 
 
-def _get_extent(tx: Transaction) -> tuple[int, bool]:
-    """Return the last id, and whether any message has several parts."""
-    sql = "SELECT coalesce(max(id), 0), EXISTS (SELECT 1 FROM words WHERE part > 0) FROM words"
-    last, has_long = tx.run(sql)[0]
-    return last, has_long
+def _get_extent(tx: Transaction, index: WordIndex) -> SearchExtent:
+    tenant = SELECT_TENANT_NUMBER if index.is_shared else "0"
+    [row] = tx.run(
+        "SELECT coalesce(max(id), 0), EXISTS (SELECT 1 FROM words WHERE part > 0),"
+        f" coalesce((SELECT max(id) FROM words WHERE project IS NULL), 0), {tenant} FROM words"
+    )
+    return SearchExtent(*row)
 
 
 def _find_in_windows(
@@ -178,19 +218,24 @@ def _is_rare(found: int, searched: int, last: int) -> bool:
     return share * last * IDS_PER_MATCH < range_walk.RANKED_MATCHES / share
 
 
-def _find_in_sessions(tx: Transaction, query: Query, clause: Clause, newest: bool) -> Iterator[int]:
+def _find_in_sessions(
+    tx: Transaction, query: Query, clause: Clause, newest: bool, per_match: int | None = None
+) -> Iterator[int]:
     """Yield ids from a few sessions, whose messages cost less than the matches of all sessions.
 
     The most recent sessions come first. Their matches are ranked, as far as that takes; what follows
-    is ranked apart. With `newest`, a match waits until no session can have a newer one.
+    is ranked apart. With `newest`, a match waits until no session can have a newer one. The search ends
+    early if it has to read more messages than `per_match` for each match.
     """
     waiting: list[Row] = []
-    searched = 0
-    for chunk, rest in _iter_chunks(clause.sessions or ()):
+    searched = total = found = 0
+    first_step = min(MESSAGES_PER_FIRST_STEP if newest else MESSAGES_PER_STEP, MESSAGES_PER_STEP)
+    for chunk, rest in _iter_chunks(clause.sessions or (), first_step):
         nums = [session.num for session in chunk]
         waiting += _read_sessions(tx, query, clause, nums, newest)
         waiting.sort(reverse=True)
-        searched += sum(session.message_count for session in chunk)
+        message_count = sum(session.message_count for session in chunk)
+        searched, total = searched + message_count, total + message_count
         count = len(waiting)
         if newest and rest is not None:
             count = sum(time > rest.last_active for time, _ in waiting)
@@ -199,19 +244,21 @@ def _find_in_sessions(tx: Transaction, query: Query, clause: Clause, newest: boo
             count = count if is_group else 0
         yield from (id for _, id in waiting[:count])
         del waiting[:count]
-        searched = 0 if count else searched
+        searched, found = 0 if count else searched, found + count
+        if per_match and total > MESSAGES_PER_STEP + per_match * found:
+            return
 
 
 def _iter_chunks(
-    sessions: Sequence[SearchedSession],
+    sessions: Sequence[SearchedSession], step: int
 ) -> Iterator[tuple[Sequence[SearchedSession], SearchedSession | None]]:
     """Yield sessions with some messages together, and the session after them."""
     start, count = 0, 0
     for stop, session in enumerate(sessions, 1):
         count += session.message_count
-        if count >= MESSAGES_PER_STEP or stop == len(sessions):
+        if count >= step or stop == len(sessions):
             yield sessions[start:stop], sessions[stop] if stop < len(sessions) else None
-            start, count = stop, 0
+            start, count, step = stop, 0, min(2 * step, MESSAGES_PER_STEP)
 
 
 def _read_sessions(

@@ -53,6 +53,7 @@ MAX_READERS = 8
 CHECKPOINT_PAGES = 4000
 READER_CACHE = -4_000  # negative: kilobytes
 WRITER_CACHE = -16_000  # larger, because the writer merges the index
+CACHED_STATEMENTS = 1_000  # one is dropped when so many others have run since it last did
 REPAIR_HINT = "run `rekindle sessions repair`, or restore a backup"
 
 
@@ -103,7 +104,11 @@ class SqliteEngine:
             )
         self._write_lock = WriteLock(self.path, self._busy_seconds)
         self._file_id = open_files.register_open(self.path)
-        writer = apsw.Connection(self.location, flags=apsw.SQLITE_OPEN_READWRITE)
+        writer = apsw.Connection(
+            self.location,
+            flags=apsw.SQLITE_OPEN_READWRITE,
+            statementcachesize=CACHED_STATEMENTS,
+        )
         writer.set_busy_handler(self._write_lock.wait)
         self._writer = writer
         self._migrate(writer)
@@ -465,6 +470,8 @@ def _copy_database(source: apsw.Connection, path: str, progress: Progress | None
         _sync_path(draft)
         os.replace(draft, path)
         _sync_path(os.path.dirname(os.path.abspath(path)))
+    except apsw.FullError as error:
+        raise StoreFull(f"{path}: the disk is full; nothing was written") from error
     finally:
         if os.path.exists(draft):
             os.unlink(draft)

@@ -206,7 +206,7 @@ def find_messages(
 ) -> Iterator[int]:
     """Yield ids of messages that match a query."""
     match = _build_match(query)
-    if not match:
+    if not match or (clause and clause.is_empty):
         return
     last: int = tx.run(f"SELECT {_LAST_INDEXED}")[0][0]
     score = "bm25({table})"

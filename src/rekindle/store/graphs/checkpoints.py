@@ -262,10 +262,10 @@ def _select_values(run: Select, key: ThreadKey, versions: Versions) -> dict[str,
     wanted = [(escape_text(name), escape_text(str(one))) for name, one in versions.items()]
     for start in range(0, len(wanted), _PAGE):
         part = wanted[start : start + _PAGE]
-        pairs = " OR ".join(["(channel = ? AND version = ?)"] * len(part))
+        pairs = ", ".join(["(?, ?)"] * len(part))  # with OR, SQLite would read the whole thread
         rows = run(
             "SELECT channel, kind, data FROM graph_values"
-            f" WHERE thread = ? AND namespace = ? AND ({pairs})",
+            f" WHERE thread = ? AND namespace = ? AND (channel, version) IN (VALUES {pairs})",
             (*_escape_key(key), *(text for pair in part for text in pair)),
         )
         for channel, kind, data in rows:
@@ -276,10 +276,10 @@ def _select_values(run: Select, key: ThreadKey, versions: Versions) -> dict[str,
 def _select_writes(run: Select, key: ThreadKey, id: str) -> list[GraphWrite]:
     rows = run(
         "SELECT task, path, idx, channel, kind, data FROM graph_writes"
-        " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
+        " WHERE thread = ? AND namespace = ? AND checkpoint = ?",
         (*_escape_key(key), escape_text(id)),
     )
-    return [
+    writes = [
         GraphWrite(
             unescape_text(task),
             unescape_text(path),
@@ -289,6 +289,7 @@ def _select_writes(run: Select, key: ThreadKey, id: str) -> list[GraphWrite]:
         )
         for task, path, number, channel, kind, data in rows
     ]
+    return sorted(writes, key=lambda write: (write.path, write.task, write.number))
 
 
 def _escape_key(key: ThreadKey) -> tuple[str, str]:

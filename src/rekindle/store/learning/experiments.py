@@ -132,8 +132,8 @@ def _find_experiment(tx: Transaction, name: str) -> tuple[int, Experiment]:
             unescape_text(row[0])
             for row in tx.run("SELECT name FROM experiments ORDER BY num DESC")
         ]
-        hint = f"existing: {', '.join(known[:10])}" if known else "there are none yet"
-        raise NotFound(f"no experiment {name!r:.80}; {hint}")
+        hint = f"There are: {', '.join(known[:10])}." if known else "There are none yet."
+        raise NotFound(f"Experiment not found: {name!r:.80}. {hint}")
     num, *columns = rows[0]
     return num, _row_to_experiment(tuple(columns))
 

@@ -14,6 +14,7 @@ from rekindle.routing.key import KEY_PREFIX
 from rekindle.routing.source import LOCAL
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
+from rekindle.store.core.tables import NOTE_DECISIONS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 
 # Derived data that a new project of a session does not outdate.
@@ -21,11 +22,14 @@ _DERIVED_TABLES = ("judged_sessions", "observations", "session_outcomes")
 # Owners of sessions on platforms, and of those in a terminal.
 _KEYS, _LOCAL_KEYS = f"{KEY_PREFIX}:", f"{KEY_PREFIX}:{LOCAL}:"
 _BATCH_SIZE = 500  # sessions asked for with one statement
+_DECISION_COLUMNS = "note, state, text, time, origin"
+_UPSERT_DECISION = NOTE_DECISIONS.build_upsert("project, note")
 # Rows among the playbooks that list sessions whose projects have yet to be renewed. No project has
 # such a name: those of folders and repositories contain no blank after the first word.
 _UNFINISHED, _AFTER_UNFINISHED = "unfinished run ", "unfinished run!"
 _SESSION_COLUMNS = (
-    "s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project, s.started"
+    "s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project, s.started,"
+    " s.git_branch"
 )
 
 
@@ -40,6 +44,7 @@ class UnobservedSession(NamedTuple):
     repository: str | None
     project: str | None
     started: float
+    git_branch: str | None = None
 
 
 class ObservedSession(NamedTuple):
@@ -57,12 +62,16 @@ class StoredFolder(NamedTuple):
 
 
 class NoteDecision(NamedTuple):
-    """A decision about a note: pinned, retired, added with this text, or proposed with it."""
+    """A decision about a note: pinned, retired, added with this text, or proposed with it.
+
+    `origin` says as JSON where the text comes from, if a model proposed it.
+    """
 
     note: str
     state: str
     text: str | None = None
     time: float = 0.0
+    origin: str | None = None
 
 
 class Observations:
@@ -274,29 +283,19 @@ class Observations:
 
     def save_decision(self, project: str, decision: NoteDecision) -> None:
         """Save a decision about a note, in place of an earlier one."""
-        text = None if decision.text is None else escape_text(decision.text)
-        row = (escape_text(project), decision.note, decision.state, text, decision.time)
-        self._write(
-            lambda tx: tx.run(
-                "INSERT INTO note_decisions (project, note, state, text, time)"
-                " VALUES (?, ?, ?, ?, ?) ON CONFLICT (project, note) DO UPDATE SET"
-                " state = excluded.state, text = excluded.text, time = excluded.time",
-                row,
-            )
-        )
+        row = _to_row(project, decision)
+        self._write(lambda tx: tx.run(_UPSERT_DECISION, row))
 
     def propose_decision(self, project: str, decision: NoteDecision, limit: int) -> bool:
         """Save a decision about a note without one, unless `limit` notes are in this state."""
-        key = escape_text(project)
-        text = None if decision.text is None else escape_text(decision.text)
-        values = (key, decision.note, decision.state, text, decision.time)
+        values = (*_to_row(project, decision), escape_text(project), decision.state, limit)
         rows = self._write(
             lambda tx: tx.run(
-                "INSERT INTO note_decisions (project, note, state, text, time)"
-                " SELECT ?, ?, ?, ?, ? WHERE"
+                "INSERT INTO note_decisions (project, note, state, text, time, origin)"
+                " SELECT ?, ?, ?, ?, ?, ? WHERE"
                 " (SELECT count(*) FROM note_decisions WHERE project = ? AND state = ?) < ?"
                 " ON CONFLICT (project, note) DO NOTHING RETURNING note",
-                (*values, key, decision.state, limit),
+                values,
             )
         )
         return bool(rows)
@@ -310,27 +309,21 @@ class Observations:
         """Return the decisions about the notes of a project, oldest first."""
         with self._engine.begin_read() as tx:
             rows = tx.run(
-                "SELECT note, state, text, time FROM note_decisions WHERE project = ?"
+                f"SELECT {_DECISION_COLUMNS} FROM note_decisions WHERE project = ?"
                 " ORDER BY time, note",
                 (escape_text(project),),
             )
-        return [
-            NoteDecision(note, state, _unescape_optional(text), time)
-            for note, state, text, time in rows
-        ]
+        return [_to_decision(row) for row in rows]
 
     def find_new_decisions(self, since: float, limit: int) -> list[tuple[str, NoteDecision]]:
         """Return the newest decisions since a time, each with its project, newest first."""
         with self._engine.begin_read() as tx:
             rows = tx.run(
-                "SELECT project, note, state, text, time FROM note_decisions WHERE time >= ?"
+                f"SELECT project, {_DECISION_COLUMNS} FROM note_decisions WHERE time >= ?"
                 " ORDER BY time DESC, project, note LIMIT ?",
                 (since, limit),
             )
-        return [
-            (unescape_text(project), NoteDecision(note, state, _unescape_optional(text), time))
-            for project, note, state, text, time in rows
-        ]
+        return [(unescape_text(project), _to_decision(row)) for project, *row in rows]
 
 
 def delete_all_observations(tx: Transaction) -> None:
@@ -355,7 +348,7 @@ def _assign_project(tx: Transaction, cwd: str, project: str) -> list[str | None]
 
 
 def _make_session(row: Sequence[Any]) -> UnobservedSession:
-    num, id, changes, messages, cwd, repository, project, started = row
+    num, id, changes, messages, cwd, repository, project, started, branch = row
     return UnobservedSession(
         num=num,
         id=unescape_text(id),
@@ -365,7 +358,22 @@ def _make_session(row: Sequence[Any]) -> UnobservedSession:
         repository=_unescape_optional(repository),
         project=_unescape_optional(project),
         started=started,
+        git_branch=_unescape_optional(branch),
     )
+
+
+def _to_row(project: str, decision: NoteDecision) -> tuple[Any, ...]:
+    note, state, text, time, origin = decision
+    return escape_text(project), note, state, _escape_optional(text), time, _escape_optional(origin)
+
+
+def _to_decision(row: Sequence[Any]) -> NoteDecision:
+    note, state, text, time, origin = row
+    return NoteDecision(note, state, _unescape_optional(text), time, _unescape_optional(origin))
+
+
+def _escape_optional(value: str | None) -> str | None:
+    return None if value is None else escape_text(value)
 
 
 def _unescape_optional(value: str | None) -> str | None:

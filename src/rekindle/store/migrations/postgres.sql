@@ -6,6 +6,10 @@ CREATE TABLE words (
     id   BIGINT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
     part INTEGER NOT NULL,
     text TSVECTOR NOT NULL,
+    -- As in the rows of the message and its session, so that a search need not read those of each match.
+    project INTEGER,
+    session BIGINT,
+    time    DOUBLE PRECISION,
     PRIMARY KEY (id, part)
 );
 

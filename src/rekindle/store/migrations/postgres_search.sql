@@ -1,15 +1,4 @@
--- The search indexes of PostgreSQL, for a new database and for the upgrade to version 20.
-
--- Besides its words, each row has keys of the ranges of ids that it is in: 2,048 ids, and 16 times as many
--- three times over. The two lowest bits of a key are its level; parts of long messages have negative keys,
--- too. A search for words in a range then reads what the range has of them, however long the whole list
--- of a word is. The ranges stand first: a scan begins at the range, not at the oldest match.
-CREATE INDEX IF NOT EXISTS words_ranges ON words USING gin ((CASE WHEN part = 0
-    THEN ARRAY[(id >> 11) << 2, ((id >> 15) << 2) | 1, ((id >> 19) << 2) | 2, ((id >> 23) << 2) | 3]
-    ELSE ARRAY[(id >> 11) << 2, ((id >> 15) << 2) | 1, ((id >> 19) << 2) | 2, ((id >> 23) << 2) | 3,
-        -1 - ((id >> 11) << 2), -1 - (((id >> 15) << 2) | 1), -1 - (((id >> 19) << 2) | 2),
-        -1 - (((id >> 23) << 2) | 3)] END), text)
-    WITH (gin_pending_list_limit = 512); -- kB that every search reads besides, instead of 4 MB
+-- The search index of titles in PostgreSQL, for a new database and for the upgrade to version 20.
 
 -- All runs of three characters in a title, in a table of its own: every message updates the row of its
 -- session, and would write them again. A trigger, since older versions know nothing of this table.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -58,8 +59,6 @@ def search_messages(
         raise InvalidInput("limit must be 1 or more, offset and context 0 or more")
     query = parse_query(text)
     clause = _build_clause(tx, where, message_filter, now)
-    if clause is not None and clause.sessions is not None and not clause.sessions:
-        return []
     in_one_session = message_filter.get("session") is not None
     ids = engine.find(tx, query, clause, newest, offset + limit)
     rows = _iter_rows(tx, ids, min(offset + limit, BATCH_SIZE))
@@ -99,7 +98,15 @@ def _build_clause(
         params.append(f" {escape_text('_'.join(message_filter['tool'].split()))} ")
     if not conditions:
         return None
-    return Clause(" AND ".join(conditions), params, _find_few(tx, where, now, only))
+    return Clause(
+        " AND ".join(conditions),
+        params,
+        cache(lambda: _find_few(tx, where, now, only)),
+        where.projects if where.project is None else (where.project,),
+        is_whole_project=where._replace(project=None, projects=None) == _DEFAULT_FILTER
+        and only is None,
+        needs_messages=any(value is not None for value in message_filter.values()),
+    )
 
 
 def _find_few(

@@ -36,6 +36,10 @@ _PRESENT_ROW = " WHERE num = ? AND pruned IS NULL"
 _EXTENDED = f"{_PRESENT_ROW} RETURNING next_position"
 _SELECT_NEXT = f"SELECT next_position FROM sessions{_PRESENT_ROW}"
 _LOCK_SESSION = f"UPDATE sessions SET changes = changes + 1{_EXTENDED}"
+_SELECT_NEXT_AND_STORED = (
+    "SELECT next_position, (SELECT 1 FROM messages m WHERE m.session = ? AND m.platform_id = ? LIMIT 1)"
+    f" FROM sessions{_PRESENT_ROW}"
+)
 # Only with a request: naming an indexed column writes the index again.
 _EXTEND_REQUESTS = (
     ", preview = CASE WHEN last_request IS NULL THEN coalesce(?, preview, ?) ELSE preview END,"
@@ -80,8 +84,7 @@ def append_messages(
     start: int | None = None
     if not allow_duplicates and [m for m in messages if m.platform_message_id is not None]:
         if known_positions is None:
-            start = _lock_session(tx, num)
-            old = _select_positions(tx, num, messages)
+            start, old = _find_place(tx, num, messages)
         else:
             old = known_positions
         if old or len(messages) > 1:
@@ -115,6 +118,19 @@ def _extend_session(
     if not updated:
         raise NotFound(_DELETED)
     return updated[0][0] - count
+
+
+def _find_place(
+    tx: Transaction, num: int, messages: Sequence[Message]
+) -> tuple[int, dict[str | None, int]]:
+    """Lock a session; return its next position, and those of messages that it has already."""
+    if not tx.is_exclusive or len(messages) > 1:
+        return _lock_session(tx, num), _select_positions(tx, num, messages)
+    name = escape_text(messages[0].platform_message_id or "")
+    if not (found := tx.run(_SELECT_NEXT_AND_STORED, (num, name, num))):
+        raise NotFound(_DELETED)
+    start, is_stored = found[0]
+    return start, _select_positions(tx, num, messages) if is_stored else {}
 
 
 def _lock_session(tx: Transaction, num: int) -> int:
@@ -325,9 +341,6 @@ def _find_called_tool(tx: Transaction, num: int, call_id: str) -> str | None:
     return None
 
 
-# -- lookup
-
-
 def get_session(tx: Transaction, session_id: str, owner: str | None = None) -> tuple[int, Session]:
     """Return the number and value of a session; a session of another owner is not found."""
     rows = tx.run(
@@ -348,7 +361,8 @@ def resolve_session(
 ) -> Session:
     """Find a session by id, title or id prefix, among those archived or pruned if `removed`."""
     state = _REMOVED if removed else _PRESENT
-    exact = [s for s in _find_by_exact_id(tx, name, state) if owner is None or s.owner == owner]
+    exact = _select_sessions(tx, state, "s.id = ?", (escape_text(name),))
+    exact = [s for s in exact if owner is None or s.owner == owner]
     matches = (
         exact or _find_by_title(tx, name, owner, state) or _find_by_prefix(tx, name, owner, state)
     )
@@ -364,10 +378,6 @@ def _select_sessions(
     tx: Transaction, state: str, condition: str, params: Sequence[Any]
 ) -> list[Session]:
     return SESSION_ROWS.find(tx, f"WHERE {state} AND {condition}", params)
-
-
-def _find_by_exact_id(tx: Transaction, name: str, state: str) -> list[Session]:
-    return _select_sessions(tx, state, "s.id = ?", (escape_text(name),))
 
 
 def _find_by_title(tx: Transaction, name: str, owner: str | None, state: str) -> list[Session]:
@@ -408,9 +418,6 @@ def is_stored(tx: Transaction, session_id: str) -> bool:
     """Return whether a session has a row; another process may have written one that was begun here."""
     sql = "SELECT 1 FROM sessions WHERE id = ? AND pruned IS NULL"
     return bool(tx.run(sql, (escape_text(session_id),)))
-
-
-# -- updates
 
 
 def check_session(session: Session) -> Session:

@@ -201,33 +201,45 @@ class TenantDirectory(StorePart):
         sql = "UPDATE tenants SET max_sessions = ?, messages_per_day = ?, bytes_per_day = ? WHERE id = ?"
         self._write(lambda tx: tx.run(sql, (*quota, tenant)))
 
-    def charge(self, tenant: str, quota: Quota, messages: int, size: int) -> None:
-        """Count what a tenant stores today; raise `QuotaExceeded` and count nothing if it is too much.
+    def charge(
+        self, tenant: str, quota: Quota, messages: int, size: int, refuses: bool = True
+    ) -> None:
+        """Count what a tenant stores today.
 
-        A negative number takes back what was not stored after all.
+        If it is too much and that `refuses`, raise `QuotaExceeded` and count nothing. A negative
+        number takes back what was not stored after all.
         """
-        day, left = divmod(int(self._clock()), _DAY)
+        day = str(int(self._clock()) // _DAY)
 
         def count(tx: Transaction) -> None:
-            [(total, total_size)] = tx.run(
+            [used] = tx.run(
                 "INSERT INTO tenant_usage (tenant, day, messages, bytes) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (tenant, day) DO UPDATE SET"
                 " messages = tenant_usage.messages + excluded.messages,"
                 " bytes = tenant_usage.bytes + excluded.bytes RETURNING messages, bytes",
-                (tenant, str(day), messages, size),
+                (tenant, day, messages, size),
             )
-            for limit, used, unit in (
-                (quota.messages_per_day, total, "messages"),
-                (quota.bytes_per_day, total_size, "bytes"),
-            ):
-                if messages > 0 and limit is not None and used > limit:
-                    raise QuotaExceeded(
-                        f"The quota of {limit:,} {unit} per day is used up. It begins anew at"
-                        " midnight UTC.",
-                        retry_after=_DAY - left,
-                    )
+            if refuses:
+                self._refuse_above(quota, *used)
 
         self._write(count)
+
+    def check_quota(self, tenant: str, quota: Quota) -> None:
+        """Raise `QuotaExceeded` if a tenant may store nothing more today."""
+        messages, size = self.get_usage(tenant)
+        self._refuse_above(quota, messages + 1, size + 1)
+
+    def _refuse_above(self, quota: Quota, messages: int, size: int) -> None:
+        for limit, used, unit in (
+            (quota.messages_per_day, messages, "messages"),
+            (quota.bytes_per_day, size, "bytes"),
+        ):
+            if limit is not None and used > limit:
+                raise QuotaExceeded(
+                    f"The quota of {limit:,} {unit} per day is used up. It begins anew at"
+                    " midnight UTC.",
+                    retry_after=_DAY - int(self._clock()) % _DAY,
+                )
 
     def get_usage(self, tenant: str) -> tuple[int, int]:
         """Return the messages and bytes that a tenant stored today, as far as they were counted."""

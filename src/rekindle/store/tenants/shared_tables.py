@@ -14,8 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from rekindle.store.core.columns import ROWID, SERIAL, Table
-from rekindle.store.core.migrations import LATEST_VERSION, OLDEST_COMPATIBLE
-from rekindle.store.core.tables import DERIVED_VALUES, DIRECTORY_TABLES, DROPPED_TABLES, TABLES
+from rekindle.store.core.migrations import ADD_WORD_COLUMNS, LATEST_VERSION, OLDEST_COMPATIBLE
+from rekindle.store.core.tables import (
+    DERIVED_VALUES,
+    DIRECTORY_TABLES,
+    DROPPED_TABLES,
+    TABLES,
+)
+
+from . import word_tables
 
 ROLE = "rekindle_tenants"  # owns the views, and is subject to row-level security
 SETTING = "rekindle.tenant"
@@ -28,18 +35,14 @@ Run = Callable[..., list[tuple[Any, ...]]]
 SHARED_TABLES = tuple(table for table in TABLES if table not in DIRECTORY_TABLES)
 # What only PostgreSQL has, see `migrations/postgres.sql`.
 ENGINE_TABLES = {
-    "words": ("id", "part", "text"),
+    "words": word_tables.COLUMNS,
+    word_tables.MATCHES: word_tables.COLUMNS,
+    "project_numbers": ("project", "earlier"),
     "writers": ("name", "number", "time"),
 }
-_ENGINE_DEFINITIONS = (
-    f"""CREATE TABLE words ({_TENANT}, id BIGINT NOT NULL, part INTEGER NOT NULL,
-    text TSVECTOR NOT NULL, PRIMARY KEY (tenant, id, part),
-    FOREIGN KEY (tenant, id) REFERENCES messages (tenant, id) ON DELETE CASCADE)""",
-    "CREATE INDEX words_text ON words USING gin (text)",
-    "CREATE INDEX words_long ON words (tenant, id) WHERE part > 0",
-    f"""CREATE TABLE writers ({_TENANT}, name TEXT COLLATE "C" NOT NULL, number BIGINT NOT NULL,
-    time DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name))""",
-)
+_WRITERS = f"""CREATE TABLE writers ({_TENANT}, name TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL, time DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name))"""
+_COLUMNS_VERSION, _INDEX_VERSION = 21, 22  # of words
 
 
 class SchemaNames(NamedTuple):
@@ -90,7 +93,8 @@ def set_row_security(run: Run, names: SchemaNames, *, is_on: bool) -> None:
 def delete_tenant_rows(run: Run) -> None:
     """Delete all rows of the tenant of this transaction."""
     for table in reversed(_list_tables()):
-        run(f"DELETE FROM {table}")
+        if table != word_tables.MATCHES:  # a part of `words`
+            run(f"DELETE FROM {table}")
 
 
 def _list_tables() -> dict[str, tuple[str, ...]]:
@@ -101,7 +105,8 @@ def _build_changes(version: int) -> Iterator[str]:
     if version == 0:
         for table in SHARED_TABLES:
             yield from build_tenant_table(table)
-        yield from _ENGINE_DEFINITIONS
+        yield from word_tables.build_word_table(_TENANT)
+        yield _WRITERS
         return
     for number in range(version + 1, LATEST_VERSION + 1):
         yield from (
@@ -109,12 +114,17 @@ def _build_changes(version: int) -> Iterator[str]:
         )
         for table in SHARED_TABLES:
             if table.since == number:
-                yield from build_tenant_table(table)
+                yield from build_tenant_table(table.take_back(number))
                 continue
             for column in (one for one in table.columns if one.since == number):
-                yield f"ALTER TABLE {table.name} ADD COLUMN {column.build_definition('postgres')}"
+                definition = column.build_definition("postgres")
+                yield f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS {definition}"
             yield from _build_indexes(table, number)
         yield from DERIVED_VALUES.get(number, ())
+        if number == _COLUMNS_VERSION:
+            yield ADD_WORD_COLUMNS
+        if number == _INDEX_VERSION:
+            yield from word_tables.build_index(_TENANT)
 
 
 def build_tenant_table(table: Table) -> Iterator[str]:
@@ -153,14 +163,20 @@ def _build_indexes(table: Table, since: int | None = None) -> Iterator[str]:
 def _build_walls(
     names: SchemaNames, table: str, columns: Iterable[str], role: str | None
 ) -> Iterator[str]:
-    condition = f"tenant = {_CURRENT}"
+    # An index of tenants does not help to find words: it would be read for all rows of the tenant.
+    column = "tenant || ''" if table == word_tables.MATCHES else "tenant"
+    condition = f"{column} = {_CURRENT}"
     view = f'"{names.views}".{table}'
     yield (
         f"CREATE OR REPLACE VIEW {view} AS SELECT tenant, {', '.join(columns)} FROM {table}"
         f" WHERE {condition} WITH LOCAL CHECK OPTION"
     )
     yield f"DROP POLICY IF EXISTS tenant ON {table}"
-    yield f"CREATE POLICY tenant ON {table} USING ({condition}) WITH CHECK ({condition})"
+    if table == word_tables.MATCHES:
+        demand = f"{condition} AND {word_tables.IS_ASKED_FOR}"
+        yield f"CREATE POLICY tenant ON {table} FOR SELECT USING ({demand})"
+    else:
+        yield f"CREATE POLICY tenant ON {table} USING ({condition}) WITH CHECK ({condition})"
     yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
     yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
     if role:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from rekindle.store.store import Store
 from rekindle.types import JSON, Message, Session, validate_message
 
 from .directory import Quota
+from .tenant_inbox import TenantInbox
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -24,23 +26,42 @@ if TYPE_CHECKING:
     from rekindle.store.transfer.jsonl import LoadReport
     from rekindle.types import Rewind, Tokens
 
-Charge = Callable[[int, int], None]  # messages and bytes
+Charge = Callable[[int, int, bool], None]  # messages, bytes, and whether too much is refused
 TENANTS_FOLDER = "tenants"
 
 
 class TenantStore(Store):
     """Sessions and messages of one tenant. Open one with `Tenants.open_store`."""
 
-    def __init__(self, engine: Engine, quota: Quota, charge: Charge, **options: Any) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        quota: Quota,
+        charge: Charge,
+        check: Callable[[], None],
+        **options: Any,
+    ) -> None:
         super().__init__(engine, **options)
         self._quota = quota
         self._charge = charge
+        self._check = check
         self._on_close: list[Callable[[], None]] = []
         self._is_metered = quota.messages_per_day is not None or quota.bytes_per_day is not None
 
     def call_on_close(self, callback: Callable[[], None]) -> None:
         """Call something after this store was closed, such as the end of what it counts with."""
         self._on_close.append(callback)
+
+    @cached_property
+    def inbox(self) -> TenantInbox:
+        """The inbox and outbox of platform messages."""
+        count = partial(self._count, refuses=False)
+        return TenantInbox(self._engine, self._write, self._clock, count=count)
+
+    def check_quota(self) -> None:
+        """Raise `QuotaExceeded` if nothing more may be stored today."""
+        if self._is_metered:
+            self._check()
 
     def close(self) -> None:
         """Close files and connections."""
@@ -111,22 +132,24 @@ class TenantStore(Store):
         for line in lines:
             self._check_sessions([""])
             if self._is_metered:
-                self._charge(1, len(line))
+                self._charge(1, len(line), True)
             yield line
 
     @contextmanager
-    def _count(self, sessions: Sequence[str], messages: Sequence[Message]) -> Generator[None]:
+    def _count(
+        self, sessions: Sequence[str], messages: Sequence[Message], *, refuses: bool = True
+    ) -> Generator[None]:
         """Count messages, and take them back if they are not stored."""
         self._check_sessions(sessions)
         if not self._is_metered or not messages:
             yield
             return
         size = sum(map(measure_message, messages))
-        self._charge(len(messages), size)
+        self._charge(len(messages), size, refuses)
         try:
             yield
         except BaseException:
-            self._charge(-len(messages), -size)
+            self._charge(-len(messages), -size, False)
             raise
 
     def _check_sessions(self, ids: Sequence[str]) -> None:
@@ -156,6 +179,7 @@ def open_tenant_store(
     *,
     quota: Quota,
     charge: Charge,
+    check: Callable[[], None],
     durability: Literal["full", "relaxed"] = "full",
     readonly: bool = False,
     busy_seconds: float = 30.0,
@@ -176,7 +200,7 @@ def open_tenant_store(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(folder, 0o700)
         engine = SqliteEngine(str(folder / "sessions.db"), **settings)
-    return TenantStore(engine, quota, charge, **options)
+    return TenantStore(engine, quota, charge, check, **options)
 
 
 def is_server(target: str) -> bool:

@@ -20,6 +20,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, cast
 
 from rekindle.errors import InvalidInput
+from rekindle.json_fields import describe_json_error
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import (
     INSERT_MESSAGE,
@@ -203,7 +204,7 @@ def iter_session_dumps(lines: Iterable[bytes], skipped: list[str]) -> Iterator[S
             else:
                 dump.rewinds.append(_read_rewind(fields))
         except (ValueError, TypeError) as error:
-            skipped.append(f"line {number}: {error}")
+            skipped.append(f"line {number}: {describe_json_error(error)}")
     if dump:
         yield dump
 

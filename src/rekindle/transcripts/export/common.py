@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from rekindle.types import Message, Session, Tokens, ToolCall
 
@@ -297,22 +294,3 @@ def pair_distant_results(messages: Iterable[Message]) -> Iterator[Exchange]:
             missing = {call: one for call, one in missing.items() if one is not first}
             yield first
     yield from waiting
-
-
-@contextmanager
-def open_new_file(path: Path) -> Generator[BinaryIO]:
-    """Open a file for this user alone that appears only once it is complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    partial.unlink(missing_ok=True)
-    try:
-        with open(partial, "wb", opener=_open_private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_EXCL, 0o600)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from rekindle.json_fields import JsonObject
+from rekindle.json_fields import JsonObject, describe_json_error
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 
 # No real message is longer; without a limit one file could exhaust the memory.
@@ -32,6 +32,8 @@ def decode_json(data: bytes | msgspec.Raw) -> Any:
         pass
     try:
         return json.loads(bytes(data).decode("utf-8", "replace"), parse_constant=lambda _: None)
+    except json.JSONDecodeError as error:
+        raise ValueError(describe_json_error(error)) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
+from rekindle.json_fields import describe_json_error
 from rekindle.transcripts.events import UnreadableEntry
 
 from .jsonl import MAX_LINE_BYTES
@@ -177,7 +178,8 @@ class JsonScanner:
         try:
             yield JsonValue(self.document, line, json_path, _DECODER.decode(whole))
         except ValueError as error:
-            yield UnreadableEntry(self.name, line, f"{format_path(json_path)}: not JSON: {error}")
+            problem = f"not JSON: {describe_json_error(error)}"
+            yield UnreadableEntry(self.name, line, f"{format_path(json_path)}: {problem}")
         except RecursionError:
             yield UnreadableEntry(self.name, line, f"{format_path(json_path)}: nested too deeply")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput, NotFound
+from rekindle.files import open_new_file
 from rekindle.store import Filter, Store
-from rekindle.transcripts.export.common import open_new_file
 from rekindle.transcripts.export.redact import SessionRedactor
 from rekindle.types import JudgedSession, SessionOutcome, UsageEntry
 

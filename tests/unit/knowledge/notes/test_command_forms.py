@@ -38,6 +38,13 @@ def parse(command: str) -> list[CommandForm]:
             "python3 scripts/build.py --fast",
         ),
         (f"go vet {ROOT}/cmd/x", "go vet", "go vet cmd/x"),
+        ("cargo clippy --all", "cargo clippy", "cargo clippy --all"),
+        ("npx eslint --fix", "npx eslint", "npx eslint --fix"),
+        ("npx somebody --fix", "npx", "npx <value> --fix"),
+        ("/usr/local/go/bin/go vet ./...", "go vet", "/usr/local/go/bin/go vet ./..."),
+        ("/home/somebody/.cargo/bin/cargo test", "cargo test", "~/.cargo/bin/cargo test"),
+        ("/home/somebody/secret/cargo test", "cargo test", "cargo test"),
+        ("/usr/bin/python3 a.py", "python3 a.py", "python3 a.py"),
         (
             "CGO_ENABLED=0 go build -o /tmp/x ./cmd",
             "go build",

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_failure
+from rekindle.knowledge.notes.note import list_notes
 from rekindle.knowledge.notes.observations import observe_session
-from rekindle.knowledge.notes.playbook import Playbook, build_playbook
+from rekindle.knowledge.notes.playbook import KnownFix, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import MAX_START_TOKENS, recall_start
-from rekindle.knowledge.notes.records import SessionObservation
+from rekindle.knowledge.notes.records import Fix, SessionObservation, hash_branch
 from rekindle.types import ToolCall
 
 ROOT = "/home/me/project"
@@ -26,8 +27,10 @@ def read(path: str) -> ObservedCall:
     )
 
 
-def observe(number: int, request: str, *calls: ObservedCall) -> SessionObservation:
-    return observe_session(f"s{number}", number * DAY, ROOT, request, calls)
+def observe(
+    number: int, request: str, *calls: ObservedCall, branch: str | None = None
+) -> SessionObservation:
+    return observe_session(f"s{number}", number * DAY, ROOT, request, calls, branch=branch)
 
 
 def build(*sessions: Sequence[ObservedCall], request: str = "fix the parser") -> Playbook:
@@ -58,6 +61,49 @@ def test_what_one_old_session_did_is_not_told() -> None:
 def test_a_file_that_the_request_names_is_told() -> None:
     sessions = [[read("deep/odd.go")], *([[bash("make test")]] * 4)]
     assert "`deep/odd.go`" in recall_start(build(*sessions), "look at odd.go again").text
+
+
+def test_a_session_is_told_what_the_last_ones_on_its_branch_used() -> None:
+    review, mine = "review the changes", "ada/other-thing"
+    branches = ["main"] * 8 + [mine] * 2 + ["main"] * 6
+    playbook = build_playbook(
+        observe(
+            number, review, read("lib/odd.go" if branch == mine else "src/main.go"), branch=branch
+        )
+        for number, branch in enumerate(branches)
+    )
+
+    def list_files(branch: str | None) -> set[str | None]:
+        return {
+            one.path for one in recall_start(playbook, review, branch=hash_branch(branch)).notes
+        }
+
+    assert "lib/odd.go" in list_files(mine)
+    for branch in ("ada/new-thing", "main", None):
+        assert list_files(branch) == {"src/main.go"}
+
+
+def test_a_file_that_the_branch_names_is_told_first() -> None:
+    calls = [bash("cat src/pack_reader.go src/pack_reader_test.go")]
+    common = [bash("cat " + " ".join(f"src/{letter}{letter}.go" for letter in "abcdefgh"))]
+    playbook = build(calls, *[common] * 6, request="review the changes")
+    told = recall_start(playbook, "review it", branch=hash_branch("fix/pack-reader-nil")).text
+    assert "by commands: `src/pack_reader.go`, `src/pack_reader_test.go`, `src/" in told
+    assert (
+        "pack_reader" not in recall_start(playbook, "review it", branch=hash_branch("fix/x")).text
+    )
+
+
+def test_words_of_a_branch_that_many_files_have_name_none_of_them() -> None:
+    calls = [bash(f"cat {letter}/reader.go") for letter in "abcd"]
+    playbook = build(calls, *[[bash("cat src/main.go")]] * 8)
+    assert "reader" not in recall_start(playbook, "go on", branch=hash_branch("fix/reader")).text
+
+
+def test_a_branch_that_everybody_uses_is_none() -> None:
+    assert {hash_branch(one) for one in ("main", "master", "HEAD", "", None)} == {()}
+    assert hash_branch("ada/fix") != hash_branch("bob/fix")
+    assert hash_branch("ada/fix")[1:] == hash_branch("bob/fix")[1:]
 
 
 def test_a_start_keeps_its_budget() -> None:
@@ -130,6 +176,17 @@ def test_the_same_command_on_other_files_is_no_fix() -> None:
     assert "/tmp/b.go" not in recall_failure(playbook, ROOT, bash("go run x.go").call, DENIED).text
 
 
+def test_fixes_that_differ_in_the_shapes_of_values_alone_are_one_note() -> None:
+    texts = ("<value>", "<number>", "'<text>'")
+    fixes = (
+        Fix("gh api", f"gh api -f {one}", "", "x", (), f"gh api -F {one}", "") for one in texts
+    )
+    sessions = build([bash("true")], [bash("true")]).sessions
+    known = (KnownFix(fix, (0, 1) if number == 1 else (0,)) for number, fix in enumerate(fixes))
+    notes = list(list_notes(Playbook(sessions, fixes=tuple(known))))
+    assert [note.command for note in notes] == ["gh api -F <number>"]
+
+
 def test_what_single_sessions_ran_a_command_with_is_left_out() -> None:
     sessions = [[bash(f"gofmt -w src/{name}.go"), bash("go vet ./...")] for name in "abcd"]
     recall = recall_start(build(*sessions), "go on")
@@ -196,6 +253,49 @@ def test_a_known_file_that_is_not_found_was_looked_for_in_the_wrong_folder() -> 
     result = "fatal: pathspec 'cmd/tool/main.go' did not match any files"
     told = recall_failure(playbook, ROOT, bash("git add cmd/tool/main.go").call, result).text
     assert f"`cd {ROOT}`" in told
+
+
+def test_a_new_file_that_git_looks_for_below_the_folder_of_the_shell_is_above_it() -> None:
+    playbook = build([read("cmd/tool/main.go")])
+    result = (
+        "warning: could not open directory 'cmd/cmd/tool/': No such file or directory\n"
+        "fatal: pathspec 'cmd/tool/new.go' did not match any files"
+    )
+    told = recall_failure(playbook, ROOT, bash("git add cmd/tool/new.go").call, result).text
+    assert f"`cd {ROOT}`" in told
+
+
+def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:
+    playbook = build(*[[bash("/usr/local/go/bin/go build ./...")]] * 2)
+    told = recall_failure(playbook, ROOT, bash("go vet").call, "bash: go: command not found").text
+    assert "`/usr/local/go/bin/go build ./...`" in told
+
+
+def test_a_module_without_the_package_was_looked_for_in_the_wrong_folder() -> None:
+    playbook = build(*[[bash(f"cd {ROOT}/svc && go build ./cmd/a")]] * 2)
+    result = "main module (svc) does not contain package svc/svc/cmd/a"
+    told = recall_failure(playbook, ROOT, bash("go build ./svc/cmd/a").call, result).text
+    assert f"`cd {ROOT}/svc`" in told
+
+
+def test_something_is_told_where_nothing_is_likely() -> None:
+    names = [f"src/{one}.go" for one in "abcdefghijkl"]
+    shared = [[read("src/a.go")], [read("src/a.go")]]
+    playbook = build(*shared, *[[read(name)] for name in names[1:]])
+    assert [note.path for note in recall_start(playbook, "go on").notes] == ["src/a.go"]
+
+
+def test_a_file_must_be_likelier_after_few_sessions() -> None:
+    """One of six sessions used it, the last one not long ago."""
+
+    def list_files(sessions: int) -> set[str | None]:
+        often = [read("src/often.go")]
+        seldom = [*often, read("lib/seldom.go")]
+        playbook = build(*[seldom if at % 6 == 5 else often for at in range(sessions)])
+        return {note.path for note in recall_start(playbook, "fix the parser").notes}
+
+    assert list_files(12) == {"src/often.go"}
+    assert list_files(43) == {"src/often.go", "lib/seldom.go"}
 
 
 def test_a_fix_is_told_rather_than_the_same_command_alone() -> None:

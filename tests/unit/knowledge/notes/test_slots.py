@@ -221,6 +221,10 @@ def test_a_constant_is_told_only_if_independent_sessions_share_it() -> None:
         ("https://example.org/a?b=c", "<url>"),
         ("2024-13-02", "<value>"),
         ("80:80", "<value>"),
+        ("OSPREY", "<VALUE>"),
+        ("B-0457", "<B-NNNN>"),
+        ("AK-17", "<XX-NN>"),
+        ("ABCDE-17", "<value>"),
         ("Ada", "<value>"),
         ("'Ada'", "<value>"),
         ('"$(cat a b)"', "<value>"),
@@ -275,13 +279,14 @@ def test_fixes_that_differ_in_shapes_are_one_and_keep_their_id() -> None:
 def test_shapes_merge_word_by_word_and_can_be_read_again() -> None:
     text = (
         "deskctl open <name>=<number> <YYYY-MM-DD> '<text>' <url> <HH:MM:SS> <number>kg <DDMMMYY>"
+        " <VALUE> <B-NNNN> <XX-NN>"
     )
     assert merge_slots(text, text) == text
     assert merge_slots("a <name>=<number> <number>", "a <name>=<value> <HH:MM>") == (
         "a <name>=<value> <value>"
     )
     assert drop_shapes(text) == (
-        "deskctl open <value> <value> <value> <path> <value> <value> <value>"
+        "deskctl open <value> <value> <value> <path> <value> <value> <value> <value> <value> <value>"
     )
     assert get_text(fill_slots(text)) == text
 
@@ -305,3 +310,29 @@ def test_no_planted_value_is_kept_behind_a_program_of_the_project() -> None:
             kept = msgspec.msgpack.encode(seen) + msgspec.msgpack.encode(build_playbook([seen] * 3))
             leaks += [f"{canary.kind}: {value}"] if value.encode() in kept else []
     assert leaks == []
+
+
+@pytest.mark.parametrize(
+    ("command", "made_up"),
+    [
+        ("deskctl open B-0457 --lane 3000", "deskctl open B-0012 --lane 120"),
+        ("deskctl lamp OSPREY x1 --on 04APR26", "deskctl lamp ALPHA beta --on 01JAN26"),
+        (
+            "python3 tools/desk.py Ada --say 'two words'",
+            "python3 tools/desk.py alpha --say 'some text'",
+        ),
+        ("cd desk && python3 lamp.py Ada", "cd desk && python3 lamp.py alpha"),
+        ("DESK=local bin/deskctl lamp x1", "DESK=local bin/deskctl lamp alpha"),
+        ("deskctl lamp list", None),  # nothing to fill
+        ("gh pr view 1700", None),  # everybody knows how
+        ("python3 -m pytest -k Ada", None),
+    ],
+)
+def test_a_command_of_the_project_itself_is_shown_with_made_up_values(
+    command: str, made_up: str | None
+) -> None:
+    playbook = build([command], [command], request="one")
+    (note,) = [one for one in list_notes(playbook) if one.kind == "command"]
+    shown, *rest = note.text.rsplit(" (", 1)[0].split(", such as ")
+    assert shown.endswith(f"{note.command}`")
+    assert rest == ([f"`{made_up}`"] if made_up else [])

@@ -58,7 +58,15 @@ def _find_executable(name: str, folder: str, env: Mapping[str, str]) -> str:
             return path
         if os.path.isfile(path):
             refused = f"{path} {reason}"
-    raise ProcessStartFailed(f"{name}: {refused or 'command not found in PATH'}")
+    raise ProcessStartFailed(
+        f"{name}: {refused or 'command not found in PATH'}{_advise_shell(name)}"
+    )
+
+
+def _advise_shell(name: str) -> str:
+    """Say how to run a whole command line, if a name looks like one."""
+    is_line = any(char in name for char in " ;|&<>")
+    return ". To run a command line, use: sh -c '…'" if is_line else ""
 
 
 def _explain_unusable(path: str) -> str:

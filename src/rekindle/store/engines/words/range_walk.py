@@ -1,40 +1,53 @@
 """Search a large table of words from the newest message on, by ranges that the index knows.
 
-Each row of the index `words_ranges` has keys of the ranges of ids that it is in, on four levels. The
-server intersects the list of a range with those of words, and skips what is outside the range, so that
-a step costs what it finds, however many messages are stored.
+Each row of the index `words_keys` has keys of the ranges of ids that it is in, on four levels, and the
+same with the number of its project. The server intersects the list of a range with those of words, and
+skips what is outside the range, so that a step costs what it finds, however many messages are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rekindle.store.core.engine import Clause, Row, Transaction
 from rekindle.store.core.filter import build_in_condition
 from rekindle.store.core.search_query import Query
 
+from .keys import PROJECT_BITS, WordIndex
+from .project_numbers import UNKNOWN
 from .vectors import build_phrase, build_tsquery
 
 RANKED_MATCHES = 500  # newest matches are ranked
 MAX_SPREAD_WORDS = 32  # words of a query that may match in different parts of a long message
-RANGE_BITS = (11, 15, 19, 23)  # of the ids in a range of each level, as in the index `words_ranges`
+RANGE_BITS = (11, 15, 19, 23)  # of the ids in a range of each level, as in the index `words_keys`
 FIRST_WIDTH = 2_048  # ids of the first step
 NARROWING = 8  # of a step that would read too many
+WIDENING = 32  # of a step in a project after none was found: its messages are often close together
 MAX_CANDIDATES = 2_000  # rows with the words that a step reads, except from the narrowest range
 MAX_LONG = 200  # long messages with one of the words that a step looks into
 RANKED_CANDIDATES = 2_000  # of which those that meet the filters are ranked, if they are fewer
 SAMPLE = 200  # rows with the words that show how common they are
-
-# The keys of a row in `words_ranges`, written as there.
-_KEYS = (
-    "(w.id >> 11) << 2, ((w.id >> 15) << 2) | 1, ((w.id >> 19) << 2) | 2, ((w.id >> 23) << 2) | 3"
-)
-_LONG_KEYS = ", ".join(f"-1 - ({key})" for key in _KEYS.split(", "))
-_RANGES = f"(CASE WHEN w.part = 0 THEN ARRAY[{_KEYS}] ELSE ARRAY[{_KEYS}, {_LONG_KEYS}] END)"
+_COLUMNS = "w.id, w.text, w.session, w.time"
+_LOOK_UP = "coalesce(w.{0}, (SELECT m.{0} FROM messages m WHERE m.id = w.id))"
 HAS_WORDS = "EXISTS (SELECT 1 FROM words o WHERE o.id = w.id AND o.text @@ ?::tsquery)"
 # In no part of a long message.
 NOT_EXCLUDED = "NOT EXISTS (SELECT 1 FROM words x WHERE x.id = w.id AND x.text @@ ?::tsquery)"
+
+
+class SearchExtent(NamedTuple):
+    """What a search has to go through."""
+
+    last: int  # id
+    has_long: bool = False  # messages with several parts
+    last_unknown: int = 0  # id of a message without the number of a project
+    tenant: int = 0  # its number, if the table has rows of several
+    projects: Sequence[int] = ()  # their numbers, if it is limited to some
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the table has rows that the search does not concern."""
+        return bool(self.tenant or self.projects)
 
 
 class RangeWalk:
@@ -50,18 +63,20 @@ class RangeWalk:
         query: Query,
         clause: Clause | None,
         newest: bool,
-        last: int,
-        has_long: bool,
+        index: WordIndex,
+        extent: SearchExtent,
     ) -> None:
         self._tx = tx
         self._query = query
         self._clause = clause
         self._newest = newest
-        self._end = last + 1
+        self._index = index
+        self._extent = extent
+        self._end = extent.last + 1
         self._whole = build_tsquery(query)
         self._groups = [build_tsquery(Query((group,))) for group in query.groups]
         # Words of a long message may be in different parts.
-        self._is_spread = has_long and 1 < len(self._groups) <= MAX_SPREAD_WORDS
+        self._is_spread = extent.has_long and 1 < len(self._groups) <= MAX_SPREAD_WORDS
         self._candidates = 0  # read so far
 
     def is_common(self, message_count: int) -> bool:
@@ -69,9 +84,9 @@ class RangeWalk:
         found, low = 0, self._end
         for bits in RANGE_BITS:
             low = _get_low_end(self._end, 4 << bits)
-            ranges = _build_ranges(low, self._end, 4 << bits)
-            sql = f"SELECT 1 FROM words w WHERE {ranges} AND w.text @@ ?::tsquery LIMIT {SAMPLE}"
-            found = len(self._tx.run(sql, (self._whole,)))
+            keys = _list_keys(self._extent, low, self._end, 4 << bits)
+            rows = self._index.build_source(self._tx, keys, self._whole)
+            found = len(self._tx.run(f"SELECT 1 {rows} LIMIT {SAMPLE}", (self._whole,)))
             if found >= SAMPLE // 10 or not low:
                 break
         return found / (self._end - low) * self._end > message_count
@@ -97,7 +112,10 @@ class RangeWalk:
         """Return the newest matches below an id, and the id from which on none is left out."""
         searched = self._end - high
         expected = min(limit * 5 // 4, MAX_CANDIDATES // 2)
-        width = max(FIRST_WIDTH, searched * expected // (self._candidates + 1))
+        width = searched * expected // (self._candidates + 1)
+        if self._extent.is_part and not self._candidates:
+            width = searched * WIDENING
+        width = max(FIRST_WIDTH, width)
         while True:
             low = _get_low_end(high, width)
             long_ids: Sequence[int] | None = ()
@@ -112,12 +130,12 @@ class RangeWalk:
 
     def _find_long(self, low: int, high: int, width: int) -> Sequence[int] | None:
         """Return long messages in a range that have one group of words, or None if they are many."""
-        ranges = _build_ranges(low, high, width, is_long=True)
+        keys = [-1 - key for key in _list_keys(self._extent, low, high, width)]
         limit = MAX_LONG if width > FIRST_WIDTH else MAX_CANDIDATES
         fewest: list[int] | None = None
         for group in self._groups:
-            sql = f"SELECT w.id FROM words w WHERE {ranges} AND w.text @@ ?::tsquery LIMIT {limit}"
-            ids = [id for (id,) in self._tx.run(sql, (group,))]
+            rows = self._index.build_source(self._tx, keys, group)
+            ids = [id for (id,) in self._tx.run(f"SELECT w.id {rows} LIMIT {limit}", (group,))]
             is_all = len(ids) < limit or width == FIRST_WIDTH
             if is_all and (fewest is None or len(ids) < len(fewest)):
                 fewest = ids
@@ -130,23 +148,26 @@ class RangeWalk:
     ) -> tuple[list[Row], int]:
         """Return (order, id) of the newest matches in a range, and the number of candidates."""
         is_rest = not low and self._candidates < MAX_CANDIDATES // 10  # few are read again
-        ranges = "true" if is_rest else _build_ranges(low, high, width)
+        keys: Sequence[int] = ()
+        if self._extent.is_part or not is_rest:
+            keys = _list_keys(self._extent, low, high, 4 << RANGE_BITS[-1] if is_rest else width)
         most = MAX_CANDIDATES if width > FIRST_WIDTH else MAX_CANDIDATES + FIRST_WIDTH
         found = (
-            f"SELECT w.id, w.text FROM words w WHERE {ranges} AND w.text @@ ?::tsquery"
+            f"SELECT {_COLUMNS} {self._index.build_source(self._tx, keys, self._whole)}"
             f" AND w.id + 0 >= {low} AND w.id + 0 < {high} LIMIT {most}"
         )
-        matches, params = "TABLE found", [self._whole]
+        columns = self._build_columns()
+        matches, params = f"SELECT {columns} FROM found w", [self._whole]
         if long_ids:
             has_all = " AND ".join([HAS_WORDS] * len(self._groups))
             matches += (
-                f" UNION ALL SELECT w.id, w.text FROM words w WHERE w.id >= {low} AND w.id < {high}"
+                f" UNION ALL SELECT {columns} FROM words w WHERE w.id >= {low} AND w.id < {high}"
                 f" AND {build_in_condition(long_ids, 'w.id')} AND {has_all}"
             )
             params += self._groups
         select, values = self._build_select()
         rows = self._tx.run(
-            f"WITH found AS MATERIALIZED ({found}), matches AS ({matches})"
+            f"WITH found AS MATERIALIZED ({found}), matches AS MATERIALIZED ({matches})"
             f" ({select} ORDER BY w.id DESC LIMIT {limit})"
             " UNION ALL SELECT count(*), NULL FROM found",
             [*params, *values],
@@ -154,19 +175,31 @@ class RangeWalk:
         [candidates] = [count for count, id in rows if id is None]
         return [row for row in rows if row[1] is not None], int(candidates)
 
+    def _build_columns(self) -> str:
+        """Build the columns of a match; an older version wrote neither session nor time with its words.
+
+        They are looked up first: with row-level security, a join with a query would use no index.
+        """
+        columns = ["w.id", "w.text"]
+        if self._clause and not self._clause.needs_messages:
+            columns.append(f"{_LOOK_UP.format('session')} AS session")
+        if self._newest:
+            columns.append(f"{_LOOK_UP.format('time')} AS time")
+        return ", ".join(columns)
+
     def _build_select(self) -> tuple[str, list[Any]]:
         """Build the query for (order, id) of the matches that meet the filters."""
         order, params = "ts_rank(w.text, ?::tsquery, 1)", list[Any]([self._whole])
         joins, conditions = "", ["true"]
         if self._newest:
-            order, params = "m.time", []
-        if self._clause or self._newest:
-            joins = " JOIN messages m ON m.id = w.id"
+            order, params = "w.time", []
         if self._query.excluded_words:
             conditions.append(NOT_EXCLUDED)
             params.append(" | ".join(map(build_phrase, self._query.excluded_words)))
         if self._clause:
-            joins += " JOIN sessions s ON s.num = m.session"
+            joins = " JOIN sessions s ON s.num = w.session"
+            if self._clause.needs_messages:
+                joins = " JOIN messages m ON m.id = w.id JOIN sessions s ON s.num = m.session"
             conditions.append(self._clause.condition)
             params += self._clause.params
         return (
@@ -180,16 +213,49 @@ def _get_level(width: int) -> int:
     return max(0, sum(4 << bits <= width for bits in RANGE_BITS) - 1)
 
 
+def _has_next_level(level: int, width: int) -> bool:
+    """Return whether ranges of the next level fit into a width."""
+    return level + 1 < len(RANGE_BITS) and width >= 1 << RANGE_BITS[level + 1]
+
+
 def _get_low_end(high: int, width: int) -> int:
     """Return where a range of about this width begins."""
-    bits = RANGE_BITS[_get_level(width)]
+    level = _get_level(width)
+    bits = RANGE_BITS[level]
+    if _has_next_level(level, width):  # to the nearest of its ranges
+        bits = RANGE_BITS[level + 1]
+        return (max(0, high - width) + (1 << (bits - 1))) >> bits << bits
     return max(0, high - width) >> bits << bits
 
 
-def _build_ranges(low: int, high: int, width: int, *, is_long: bool = False) -> str:
-    """Build the condition for the rows from one id up to another, and those in the same ranges."""
+def _list_ranges(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
+    """Yield the levels and numbers of few ranges with the ids from one up to another.
+
+    They have at most a quarter more ids above.
+    """
     level = _get_level(width)
-    bits = RANGE_BITS[level]
-    keys = [key << 2 | level for key in range(low >> bits, ((high - 1) >> bits) + 1)]
-    listed = ", ".join([str(-1 - key if is_long else key) for key in keys])
-    return f"{_RANGES} && '{{{listed}}}'::bigint[]"
+    if _has_next_level(level, width):
+        bits = RANGE_BITS[level + 1]
+        stop = high >> bits
+        if 4 * (((stop + 1) << bits) - high) <= high - low:
+            stop += 1
+        yield from ((level + 1, number) for number in range(low >> bits, stop))
+        low = max(low, stop << bits)
+    if low < high:
+        bits = RANGE_BITS[level]
+        yield from ((level, number) for number in range(low >> bits, ((high - 1) >> bits) + 1))
+
+
+def _list_keys(extent: SearchExtent, low: int, high: int, width: int) -> list[int]:
+    """List the keys of the rows from one id up to another, and some in the same ranges."""
+    keys: list[int] = []
+    for level, number in _list_ranges(low, high, width):
+        key = number << 2 | level
+        if not extent.projects:
+            keys.append(extent.tenant << PROJECT_BITS | key)
+            continue
+        projects = [*extent.projects]
+        if number << RANGE_BITS[level] <= extent.last_unknown:
+            projects.append(UNKNOWN)
+        keys += [(extent.tenant ^ project) << PROJECT_BITS | key for project in projects]
+    return keys
