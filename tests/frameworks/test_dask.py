@@ -156,6 +156,15 @@ def test_a_chunk_whose_worker_dies_is_done_again(mapper: ChunkMapper, tmp_path: 
     assert count_traces(tmp_path)["step-2"] == 2
 
 
+def test_a_chunk_that_waits_at_a_dying_worker_is_not_blamed(
+    mapper: ChunkMapper, tmp_path: Path
+) -> None:
+    results = mapper.map_chunks(work.die_always, make_chunks(tmp_path, 12))
+    assert [next(results), next(results)] == [0, 2]
+    with pytest.raises(WorkFailed, match="The work on step 2 failed: its worker died 2 times"):
+        next(results)
+
+
 def test_errors_name_the_chunk_and_logs_show_no_content(
     cluster: Cluster, mapper: ChunkMapper, tmp_path: Path
 ) -> None:

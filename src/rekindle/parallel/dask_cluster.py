@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rekindle.errors import InvalidInput, SchedulerUnreachable
 
@@ -83,24 +83,17 @@ class DaskCluster:
         prepare: Prepare | None = None,
     ) -> Iterator[R]:
         """Yield the results of the chunks, in their order."""
-        finished: SimpleQueue[int] = SimpleQueue()
-        done: set[int] = set()
-        futures: dict[int, Any] = {}
-        run = uuid.uuid4().hex
+        run = _ChunkRun(self, function, chunks, prepare)
         in_flight = count_in_flight(chunks, self.workers, prepare)
-        sent = 0
         try:
             for number, chunk in enumerate(chunks):
-                while sent < min(len(chunks), number + in_flight):
-                    task = make_task(function, chunks[sent], prepare)
-                    future = futures[sent] = self._submit_task(task, f"rekindle-{run}-{sent}")
-                    future.add_done_callback(_make_callback(finished, sent))
-                    sent += 1
-                while number not in done:
-                    done.add(self._wait_for_chunk(finished))
-                yield read_result(chunk.name, self._get_result(chunk.name, futures.pop(number)))
+                run.send_until(number + in_flight)
+                run.wait_for(number)
+                if self.has_lost_worker(run.futures[number]):
+                    run.repeat_alone(number)
+                yield read_result(chunk.name, self.get_result(chunk.name, run.futures.pop(number)))
         finally:
-            for future in futures.values():
+            for future in run.futures.values():
                 future.cancel()
 
     def can_open(self, path: str) -> bool:
@@ -111,7 +104,8 @@ class DaskCluster:
             self._files[path] = here is not None and all(one == here for one in found.values())
         return self._files[path]
 
-    def _submit_task(self, task: Task, key: str) -> Any:
+    def submit_task(self, task: Task, key: str) -> Any:
+        """Give a task to the scheduler; return its future."""
         try:
             return self._client.submit(run_task, task, key=key, pure=False)
         except _LOST_ERRORS:
@@ -140,14 +134,20 @@ class DaskCluster:
             time.sleep(POLL_SECONDS)
         return count
 
-    def _wait_for_chunk(self, finished: SimpleQueue[int]) -> int:
+    def wait_for_chunk(self, finished: SimpleQueue[int]) -> int:
+        """Return the number of the next chunk that has ended."""
         while True:
             try:
                 return finished.get(timeout=NO_WORKER_SECONDS)
             except Empty:  # one chunk takes long, or nobody works on it
                 self._wait_for_workers()
 
-    def _get_result(self, name: str, future: Any) -> bytes:
+    def has_lost_worker(self, future: Any) -> bool:
+        """Return whether the scheduler gave a chunk up because its workers died."""
+        return future.status == "error" and isinstance(future.exception(), self._lost_worker)
+
+    def get_result(self, name: str, future: Any) -> bytes:
+        """Return the result of a chunk that has ended, pickled."""
         try:
             return future.result()
         except self._lost_worker as error:
@@ -157,6 +157,55 @@ class DaskCluster:
             raise make_error(name, f"a worker cannot load it: {describe_error(error)}") from None
         except _LOST_ERRORS:
             raise self._make_lost_error() from None
+
+
+class _ChunkRun(Generic[T]):
+    """The chunks of one call: which were sent, and which have ended."""
+
+    def __init__(
+        self,
+        cluster: DaskCluster,
+        function: Callable[[T], object],
+        chunks: Sequence[Chunk[T]],
+        prepare: Prepare | None,
+    ) -> None:
+        self.futures: dict[int, Any] = {}
+        self._cluster = cluster
+        self._function = function
+        self._chunks = chunks
+        self._prepare = prepare
+        self._name = f"rekindle-{uuid.uuid4().hex}"
+        self._finished: SimpleQueue[int] = SimpleQueue()
+        self._done: set[int] = set()
+        self._sent = 0
+
+    def send_until(self, end: int) -> None:
+        """Send the chunks before number `end` that were not sent yet."""
+        for number in range(self._sent, min(len(self._chunks), end)):
+            self._send(number, f"{self._name}-{number}")
+            self._sent = number + 1
+
+    def wait_for(self, number: int) -> None:
+        """Wait until a chunk has ended."""
+        while number not in self._done:
+            self._done.add(self._cluster.wait_for_chunk(self._finished))
+
+    def repeat_alone(self, number: int) -> None:
+        """Run a chunk again after all others that were sent have ended.
+
+        When a worker dies, the scheduler blames every chunk that the worker had been given, also those
+        that waited there. Only a chunk that ends its worker while nothing else runs is to blame.
+        """
+        for other in range(self._sent):
+            self.wait_for(other)
+        self._done.remove(number)
+        self._send(number, f"{self._name}-{number}-alone")
+        self.wait_for(number)
+
+    def _send(self, number: int, key: str) -> None:
+        task = make_task(self._function, self._chunks[number], self._prepare)
+        future = self.futures[number] = self._cluster.submit_task(task, key)
+        future.add_done_callback(_make_callback(self._finished, number))
 
 
 def _make_callback(finished: SimpleQueue[int], number: int) -> Callable[[Any], None]:
