@@ -7,6 +7,7 @@ itself is neither built nor imported. It takes a C++ compiler and some minutes, 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -20,6 +21,21 @@ SOURCE = "vendor/llama.cpp"  # in the package
 TOOLS = ("pip", "scikit-build-core", "cmake", "ninja")  # pip asks the second for the name
 OFF = ("GGML_OPENMP", "LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES",
        "LLAMA_BUILD_UI", "BUILD_SHARED_LIBS")  # fmt: skip
+# Options of the build by the features of an x86 processor. AMX is left out: virtual machines offer it
+# and then end the program that uses it.
+X86_OPTIONS = {
+    "sse4_2": "GGML_SSE42",
+    "avx": "GGML_AVX",
+    "f16c": "GGML_F16C",
+    "fma": "GGML_FMA",
+    "bmi2": "GGML_BMI2",
+    "avx2": "GGML_AVX2",
+    "avx_vnni": "GGML_AVX_VNNI",
+    "avx512bw": "GGML_AVX512",
+    "avx512vbmi": "GGML_AVX512_VBMI",
+    "avx512_vnni": "GGML_AVX512_VNNI",
+    "avx512_bf16": "GGML_AVX512_BF16",
+}
 
 
 def build_server() -> Path:
@@ -51,10 +67,27 @@ def _fetch_source(folder: Path) -> Path:
 
 
 def _compile(source: Path, build: Path) -> Path:
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", *(f"-D{name}=OFF" for name in OFF)]
+    chosen = {**choose_processor_options(), **dict.fromkeys(OFF, "OFF")}
+    options = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        *(f"-D{name}={value}" for name, value in chosen.items()),
+    ]
     _run("cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options)
     _run("cmake", "--build", str(build), "--target", "llama-server")
     return build / "bin" / "llama-server"
+
+
+def choose_processor_options() -> dict[str, str]:
+    """Return the options that make the compiler use what this processor has."""
+    try:
+        found = re.search(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if not found:  # no x86 processor, or no Linux
+        return {"GGML_NATIVE": "ON"}
+    has = {*found[1].split()}
+    options = {option: "ON" if flag in has else "OFF" for flag, option in X86_OPTIONS.items()}
+    return {"GGML_NATIVE": "OFF", **options}
 
 
 def _run(program: str, *arguments: str) -> None:
