@@ -53,6 +53,24 @@ FAILURES = [
         "GraphQL: Projects (classic) is being deprecated in favor of the new Projects",
     ),
     ("gh-typed-fields", "gh api repos/a/b -f id=7", '"7" is not a number. (HTTP 422)'),
+    (
+        "go-module-below",
+        "go test ./a",
+        "go: cannot find main module, but found .git/config in /w\n\tto create a module there, run:",
+    ),
+    (
+        "gh-repository",
+        "gh pr comment 7 --repo a/b --body x",
+        "GraphQL: Could not resolve to a Repository with the name 'a/b'. (repository)",
+    ),
+    (
+        "not-fast-forward",
+        "git switch main && git pull --ff-only",
+        "fatal: Not possible to fast-forward, aborting.",
+    ),
+    ("zsh-equals", "ls; echo ===; ls", "(eval):1: == not found"),
+    ("missing-script", "npm run lint", 'npm error Missing script: "lint"'),
+    ("missing-script", "bun run lint", 'error: Script not found "lint"'),
     ("no-pull-request", "gh pr view", 'no pull requests found for branch "topic"'),
     (
         "jq-not-equal",

@@ -16,14 +16,17 @@ from rekindle.shell.wrappers import is_assignment
 from .harmless import (
     describe_assignment,
     describe_shape,
+    is_command_word,
     is_constant,
     is_file_name,
+    is_flag,
     is_number,
     is_own_subcommand,
     is_plain_value,
     is_subcommand,
     keep_assignment,
     keep_option,
+    keep_option_value,
     keep_path,
     keep_value,
 )
@@ -74,6 +77,7 @@ _DEEP_WORDS = split_words(
     submodule image container volume network run-script
     """
 )
+_RUNTIMES = split_words("bun deno php")  # they run files, scripts and subcommands of their own
 _PATTERN_FIRST = split_words("rg grep egrep fgrep sed awk jq yq fd")
 
 
@@ -248,7 +252,7 @@ def _shorten_installed(word: str) -> str:
 def _read_arguments(name: str, program: str, words: list[str], root: str) -> tuple[str, list[str]]:
     """Return the key of a command and its arguments with slots."""
     key, shown = [name], list[str]()
-    depth = 0 if name in _EVERYDAY or name in INTERPRETERS else 1
+    depth = 0 if name in _EVERYDAY or _runs_file(name, words) else 1
     is_own = depth == 1 and is_own_program(name)
     takes_value = False
     for number, word in enumerate(words[:24]):
@@ -259,7 +263,7 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
             option = keep_option(word, name)
             if option is None:
                 option = "<option>"
-            takes_value = "=" not in word
+            takes_value = "=" not in word and not (len(key) == 1 and is_flag(word))
             if word == "-m" and name.startswith("python"):
                 key.append("-m")
                 depth, takes_value = 1, False
@@ -276,14 +280,30 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
             continue
         bare = word.strip("'\"")
         option = words[number - 1] if takes_value else ""
-        kept = _keep_own_value(bare, option) if is_own else None
+        kept = _keep_own_value(bare, option) if is_own else _keep_known_value(bare, option, name)
         path = _keep_argument_path(bare, root)
-        if path and name in INTERPRETERS and len(key) == 1 and not takes_value:
+        is_target = len(key) == 1 or (name in _RUNTIMES and key[1:] == ["run"])
+        if path and name in INTERPRETERS and is_target and not takes_value:
             key.append(path)
         depth = depth if takes_value else 0
         shown.append(kept or path or describe_assignment(word) or keep_value(word))
         takes_value = False
     return " ".join(key), shown
+
+
+def _runs_file(name: str, words: list[str]) -> bool:
+    """Return whether a program runs the file that it is given; some also have subcommands."""
+    if name not in INTERPRETERS:
+        return False
+    first = words[0] if words and words[0][0] != "-" else ""
+    return name not in _RUNTIMES or "/" in first or is_file_name(first)
+
+
+def _keep_known_value(word: str, option: str, program: str) -> str | None:
+    """Return what a known program is given, if it is a subcommand of many or harmless there."""
+    if option:
+        return keep_option_value(word, option, program)
+    return word if is_known_program(program) and is_command_word(word) else None
 
 
 def _keep_own_value(word: str, option: str) -> str | None:

@@ -69,6 +69,11 @@ _WRONG_FOLDER = re.compile(
     r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
     r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
 )
+# A program that runs others, or has subcommands, does not know the next word.
+_UNKNOWN_SUBCOMMAND = re.compile(
+    r"(?i)unrecogni[sz]ed (?:sub)?command|(?:unknown|no such|invalid|unsupported) (?:sub)?command"
+    r"|is not an? (?:\S{1,40} )?(?:sub)?command"
+)
 _UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
 
 
@@ -128,6 +133,7 @@ def choose_failure_notes(
         *suggest_paths(playbook, root, call, result),
         *_suggest_folder(playbook, root, call, result),
         *_suggest_program(playbook, result),
+        *_suggest_without_wrapper(playbook, failure, result),
     ]
     if not list_red_tests(result):  # which says nothing against the command
         notes += _choose_notes(playbook, failure, is_usage_error(result))
@@ -343,6 +349,23 @@ def _suggest_program(playbook: Playbook, result: str) -> list[RecalledNote]:
         for form in item.forms
         if any(word.rsplit("/", 1)[-1] == missing for word in form.text.split())
         and form.text.split()[0] != missing
+    ]
+    ways.sort(key=lambda form: (-form.sessions, form.text))
+    return [describe_form(form) for form in ways[:1]]
+
+
+def _suggest_without_wrapper(
+    playbook: Playbook, failure: _Failure, result: str
+) -> list[RecalledNote]:
+    """Return the command itself, if it worked here, when a program in front of it cannot run it."""
+    if not _UNKNOWN_SUBCOMMAND.search(result[-4_000:]):
+        return []
+    wrapped = {drop_shapes(form.text).partition(" ")[2] for form in failure.forms}
+    ways = [
+        form
+        for item in playbook.commands
+        for form in item.forms
+        if form.worked and drop_shapes(form.text) in wrapped
     ]
     ways.sort(key=lambda form: (-form.sessions, form.text))
     return [describe_form(form) for form in ways[:1]]

@@ -22,7 +22,7 @@ MAX_SEGMENT_CHARS = 60
 MAX_RUN_CHARS = 24
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z_]*(?:[:.-][a-z0-9_]+){0,5}")
-_LONG_OPTION = re.compile(r"--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_LONG_OPTION = re.compile(r"--[a-z][a-z0-9]*(?:-[a-z0-9]+)*|--[a-z]{2,12}(?:[A-Z][a-z]{1,12}){1,3}")
 _SHORT_OPTIONS = re.compile(r"-[A-Za-z]{1,3}")
 _WORD_OPTION = re.compile(r"-[a-z]{2,16}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
@@ -102,7 +102,8 @@ _SUBCOMMANDS = split_words(
     prune ps pub publish pull push pyright pytest query rebuild record refresh reindex release
     remote remove rename repl replay repo report request require reset resolve restart restore
     resume review rm rmi rollback rollout root route routes rspec rubocop ruff ruleset run
-    run-script runs rustc rustdoc sbom scaffold scale scan schema search secrets seed serve server
+    affected run-many run-script runs rustc rustdoc sbom scaffold scale scan schema search secrets seed
+    serve server
     service services session set setup shell show shrinkwrap sign sln smoke snapshot src stack start
     stat stats status stop storybook submodule swarm switch symbolize sync tag tap target task tasks
     telemetry template test tests tidy tool toolchain top trace tree tsc tunnel type-check typecheck
@@ -121,11 +122,23 @@ _PERSONAL_OPTION = re.compile(
 _SCRIPT_RUNNERS = split_words(
     """
     make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
+    deno rails mix artisan gradle gradlew mvn mvnw moon melos
     """
 )  # their first word is the name of a script
+_GRADLE_TASK = re.compile(
+    r":?[a-z]{2,20}(?:-[a-z]{2,20}){0,3}(?::[a-z-]{2,30}){0,3}(?:[A-Z][a-z]{1,16}){0,5}"
+)
 _SCRIPT_WORDS = frozenset(
     ("run", "run-script", "task", "x", "exec", "-m")
 )  # as is the word behind these
+# What these are given is a folder, as is what an option with such a name is given.
+_FOLDER_OPTIONS = split_words(
+    "-C --prefix --cwd --dir --directory --project --root --project-directory --filter --workspace"
+)
+# Options that take no value, before the subcommand of a program that runs scripts or builds.
+_FLAGS = split_words(
+    "-r -s -q -w -B -v -y -o --silent --quiet --verbose --recursive --offline --bun"
+)
 # Programs whose options are words behind one dash.
 _WORD_OPTION_PROGRAMS = split_words(
     "go gofmt java javac find terraform ffmpeg ffprobe openssl clang gcc vet xcodebuild"
@@ -144,7 +157,32 @@ def keep_option(option: str, program: str) -> str | None:
     if not sign:
         return name
     is_kept = is_own_program(program) and is_constant(name, value)
-    return f"{name}={value if is_kept else keep_value(value)}"
+    kept = value if is_kept else keep_option_value(value, name, program) or keep_value(value)
+    return f"{name}={kept}"
+
+
+def is_flag(option: str) -> bool:
+    """Return whether an option before a subcommand takes no value, so that the next word is that."""
+    return option in _FLAGS or option.startswith("--no-")
+
+
+def is_command_word(word: str) -> bool:
+    """Return whether a word is one that many programs take as a subcommand."""
+    return word in _SUBCOMMANDS
+
+
+def keep_option_value(word: str, option: str, program: str) -> str | None:
+    """Return what an option of a known program is given, if that is harmless behind this option.
+
+    That is a module to run, a folder with a common word as its name, or a word that is a subcommand.
+    """
+    if not is_known_program(program) or _PERSONAL_OPTION.search(option.lstrip("-")):
+        return None
+    is_kept = (option == "-m" and is_known_program(word)) or (
+        option in _FOLDER_OPTIONS
+        and (word in _SUBCOMMANDS or (word.isalpha() and word.islower() and is_common_word(word)))
+    )
+    return word if is_kept else None
 
 
 def is_constant(option: str, word: str) -> bool:
@@ -238,6 +276,8 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
     if not previous and "." not in program and not is_known_program(program):
         return word.isalpha() and word.islower() and is_common_word(word)
     names_script = previous in _SCRIPT_WORDS if previous else program in _SCRIPT_RUNNERS
+    if program in ("gradle", "gradlew") and _GRADLE_TASK.fullmatch(word):
+        return not _is_random(word)
     return (
         names_script
         and len(word) <= MAX_WORD_CHARS

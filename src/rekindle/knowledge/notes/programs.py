@@ -70,7 +70,7 @@ _OWN_PROGRAM = re.compile(r"[a-z][a-z0-9_-]{1,30}")
 
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
-PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run")
+PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run php")
 _TASK_RUNNERS = split_words(
     "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
 )

@@ -14,7 +14,7 @@ import msgspec
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 7
+OBSERVATION_VERSION = 8
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120

@@ -88,6 +88,12 @@ REMEDIES: tuple[Remedy, ...] = (
         "One binary holds one package: `-o <folder>/` for many, or compile all with"
         " `go test -exec=true ./...` and keep none.",
     ),
+    _create_rule(
+        "go-module-below",
+        "go",
+        r"cannot find main module, but found \.git",
+        "The module is in a folder below: `git ls-files '*go.mod'` names it; run `go` in there.",
+    ),
     # ── git and gh
     _create_rule(
         "branch-in-worktree",
@@ -124,6 +130,20 @@ REMEDIES: tuple[Remedy, ...] = (
         "gh api",
     ),
     _create_rule(
+        "gh-repository",
+        "gh",
+        r"Could not resolve to a Repository",
+        "`gh repo view --json nameWithOwner` names this repository; `gh api` puts it in place of"
+        " `{owner}/{repo}`.",
+    ),
+    _create_rule(
+        "not-fast-forward",
+        "git",
+        r"Not possible to fast-forward|have divergent branches",
+        "Both sides have commits: `git pull --rebase` puts yours on top.",
+        "pull",
+    ),
+    _create_rule(
         "no-pull-request",
         "gh",
         r"no pull requests found for branch",
@@ -156,6 +176,12 @@ REMEDIES: tuple[Remedy, ...] = (
         "",
         r"no matches found: (?:-\S|\S{0,300}[?\[^])",
         "zsh takes `*`, `?` and `[` for patterns: put the word in quotes, as in `--include='*.go'`.",
+    ),
+    _create_rule(
+        "zsh-equals",
+        "",
+        r"^(?:zsh|\(eval\)):\d+: =\S{0,60} not found",
+        "zsh takes a word that begins with `=` for a program: put it in quotes, as in `echo '==='`.",
     ),
     _create_rule(
         "zsh-parser",
@@ -201,6 +227,13 @@ REMEDIES: tuple[Remedy, ...] = (
         "Another program has the port: `lsof -i :<port>` shows it; use another, or 0 for any free one.",
     ),
     # ── Python, Node
+    _create_rule(
+        "missing-script",
+        "npm pnpm yarn bun",
+        r"missing script:|script not found|ERR_PNPM_NO_SCRIPT|couldn't find a script named",
+        "This folder's `package.json` has no such script: `npm run` lists those it has; another"
+        " package of the repository may have it.",
+    ),
     _create_rule(
         "pytest-plugin",
         "pytest python python3 uv poetry",

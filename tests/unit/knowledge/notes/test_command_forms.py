@@ -58,6 +58,69 @@ def test_programs_options_and_files_stay(command: str, key: str, text: str) -> N
     assert parse(command)[0] == (key, text, "")
 
 
+@check_each(
+    "command",
+    [
+        "bun run lint",
+        "bun run lint:fix",
+        "bun install",
+        "bun test src/prices.test.ts",
+        "bun --cwd apps/web run build",
+        "bun --filter @shop/core test",
+        "deno task test",
+        "deno test -A",
+        "npm --prefix web run build",
+        "pnpm -r build",
+        "pnpm --filter web test -- --runInBand",
+        "pnpm -C apps/web lint",
+        "pnpm exec tsc --noEmit",
+        "npx vitest run src/prices.test.ts",
+        "npx prisma generate",
+        "npx nx test api",
+        "nx run-many -t test",
+        "turbo run build --filter=web",
+        "cargo nextest run",
+        "make -C backend lint",
+        "uv run ruff check .",
+        "uv run python -m pytest",
+        "python manage.py migrate",
+        "flask db upgrade",
+        "bin/rails db:migrate",
+        "php artisan test",
+        "mix ecto.migrate",
+        "mvn -q test",
+        "./gradlew :app:testDebugUnitTest",
+        "docker compose exec api pytest",
+        "nox -s tests",
+    ],
+)
+def test_the_words_that_a_build_is_run_by_stay(command: str) -> None:
+    assert [one.text for one in parse(command)] == [command]
+
+
+@check_each(
+    "command, text",
+    [
+        ("bun agentry eval x.yaml", "bun agentry eval x.yaml"),
+        ("bun run src/index.ts zebra", "bun run src/index.ts <value>"),
+        ("bun zebra.ts zebra", "bun zebra.ts <value>"),
+        ("pnpm --filter zebra9 test", "pnpm --filter <value> test"),
+        ("pnpm web zebra", "pnpm web <value>"),
+        ("npm test --password web", "npm test --password <value>"),
+        ("npm run login --user=web", "npm run login --user=<value>"),
+        ("tsc --aBcDeFgH", "tsc <option>"),
+    ],
+)
+def test_other_words_behind_known_programs_go(command: str, text: str) -> None:
+    assert [one.text for one in parse(command)] == [text]
+
+
+def test_a_script_of_a_runtime_is_its_key() -> None:
+    assert parse("bun run src/index.ts")[0].key == "bun run src/index.ts"
+    assert parse("bun scripts/build.ts")[0].key == "bun scripts/build.ts"
+    assert parse("bun run lint")[0].key == "bun run lint"
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -265,6 +265,15 @@ def test_a_new_file_that_git_looks_for_below_the_folder_of_the_shell_is_above_it
     assert f"`cd {ROOT}`" in told
 
 
+def test_what_a_wrapper_cannot_run_is_told_without_it() -> None:
+    playbook = build(*([[bash("bun run test"), bash("rtk git status")]] * 3))
+    unknown = "error: unrecognized subcommand 'bun'\n\nUsage: rtk [OPTIONS] <COMMAND>"
+    told = recall_failure(playbook, ROOT, bash("rtk bun run test").call, unknown)
+    assert [note.command for note in told.notes] == ["bun run test"]
+    assert not recall_failure(playbook, ROOT, bash("rtk bun run test").call, "2 tests failed").notes
+    assert not recall_failure(playbook, ROOT, bash("rtk bun run lint").call, unknown).notes
+
+
 def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:
     playbook = build(*[[bash("/usr/local/go/bin/go build ./...")]] * 2)
     told = recall_failure(playbook, ROOT, bash("go vet").call, "bash: go: command not found").text
