@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rekindle.judging.rules.evidence import Evidence
+from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
 from rekindle.types import Message, ToolCall
 
 from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
 from .harmless import keep_path
+from .programs import get_program
 
 MAX_CHECKS = 8
 MAX_RED_TESTS = 10
 _MAX_RESULT_CHARS = 60_000
 _PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
 _PATCHED_FILE = re.compile(r"^\*{3} (?:Add|Update|Delete) File: (\S{1,200})[ \t]*$", re.MULTILINE)
+# They look something up, which checks nothing.
+_ASKING_PROGRAMS = split_words("gh glab curl wget psql mysql sqlite3 redis-cli tmux jq")
 _NO_RESULT = Message("tool")
 # A failed test as Go, pytest and cargo name it.
 _RED_TEST = re.compile(
@@ -103,7 +107,7 @@ def find_checks(
             if form.key == "git commit":
                 found = tuple(checks)[:MAX_CHECKS]
                 checks = {}
-            elif not is_everyday(form.key):
+            elif not is_everyday(form.key) and get_program(form.key) not in _ASKING_PROGRAMS:
                 checks[form.key] = None
     return found
 

@@ -100,6 +100,13 @@ def get_program(key: str) -> str:
     return key.partition(" ")[0]
 
 
+def hides_subcommand(form: str) -> bool:
+    """Return whether a form has a slot where its own program takes a subcommand, and more behind it."""
+    program, *words = form.split(" ")
+    name = program.rsplit("/", 1)[-1]
+    return len(words) > 1 and words[0] == "<value>" and is_own_program(name)
+
+
 def is_worth_telling(form: str) -> bool:
     """Return whether a form says more than that something was run that is not kept."""
     program, *words = form.split(" ")

@@ -24,6 +24,7 @@ from .note import (
     list_notes,
 )
 from .playbook import KnownFix, Playbook, list_current_red_tests
+from .programs import hides_subcommand
 from .records import Fix, PlaybookItem, drop_shapes, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
@@ -151,7 +152,8 @@ def choose_start_notes(
 
 def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
     """Return the commands that are likely; where none is, those that may be."""
-    described = scorer.describe_items(add_name_words(playbook.commands))
+    commands = _list_told_commands(playbook)
+    described = scorer.describe_items(add_name_words(commands))
     limits = _Limits(
         COMMAND_WEIGHTS,
         MIN_COMMAND_PROBABILITY,
@@ -159,12 +161,19 @@ def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
         MAX_COMMANDS,
         MIN_FITTING_SHARE,
     )
-    chosen = _choose_items(described, playbook.commands, limits)
+    chosen = _choose_items(described, commands, limits)
     if chosen and len(playbook.sessions) >= MIN_EARLIER_SESSIONS:
         return chosen
-    return _choose_items(
-        described, playbook.commands, limits._replace(probability=MIN_EARLY_PROBABILITY)
-    )
+    return _choose_items(described, commands, limits._replace(probability=MIN_EARLY_PROBABILITY))
+
+
+def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
+    """Return the commands of which it is known what they do."""
+    return [
+        one
+        for one in playbook.commands
+        if not all(hides_subcommand(form.text) for form in one.forms)
+    ]
 
 
 def _get_uncertainty(playbook: Playbook) -> float:
@@ -182,7 +191,9 @@ def _choose_likeliest(
         found = _choose_items(described, items, _Limits(weights, 0.0, shift, len(items)))
         return [one for one in found if len(one.item.sessions) > 1]
 
-    commands = rank(playbook.commands, COMMAND_WEIGHTS, playbook.command_shift)[:LEAST_ITEMS]
+    commands = rank(_list_told_commands(playbook), COMMAND_WEIGHTS, playbook.command_shift)[
+        :LEAST_ITEMS
+    ]
     files = rank(playbook.files, FILE_WEIGHTS, playbook.file_shift)[:LEAST_ITEMS]
     best = sorted((*commands, *files), key=lambda one: -one.probability)[:LEAST_ITEMS]
     return [one for one in commands if one in best], [one for one in files if one in best]

@@ -53,6 +53,11 @@ def test_a_start_names_the_commands_and_files_of_earlier_sessions() -> None:
     assert recall.notes[0].last == "1970-01-06"
 
 
+def test_a_program_is_not_told_with_slots_alone() -> None:
+    sessions = [[bash(f"quayside {word} get {word}s")] for word in ("zzyx", "yxxz", "wvut", "tuvw")]
+    assert "quayside" not in recall_start(build(*sessions), "run quayside").text
+
+
 def test_what_one_old_session_did_is_not_told() -> None:
     sessions = [[bash("make odd"), read("odd.go")], *([[bash("make test")]] * 8)]
     assert "odd" not in recall_start(build(*sessions), "fix the parser").text
@@ -203,7 +208,8 @@ def test_a_start_names_the_arguments_that_several_sessions_used() -> None:
 
 
 def test_a_start_names_the_checks_before_a_commit_in_their_order() -> None:
-    steps = ["mise run fmt", "mise run lint", "mise run test", "git add a.go", "git commit -m done"]
+    checks = ["mise run fmt", "gh issue view 12", "mise run lint", "mise run test"]
+    steps = [*checks, "git add a.go", "git commit -m done"]
     playbook = build(*[[bash(step) for step in steps]] * 4, [bash("mise run odd")])
     note = next(one for one in recall_start(playbook, "go on").notes if one.kind == "workflow")
     assert note.command == "mise run fmt && mise run lint && mise run test"
