@@ -10,9 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import NamedTuple
 
-from rekindle.knowledge.remedies.remedies import find_missing_program, find_remedy
+from rekindle.knowledge.remedies.remedies import (
+    GH_REPOSITORY,
+    find_missing_program,
+    find_remedy,
+)
 from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import Message, ToolCall
 
@@ -380,7 +385,22 @@ def _apply_rule(playbook: Playbook, call: ToolCall, result: str) -> list[Recalle
     if found is None:
         return []
     name, advice = found
+    if name == GH_REPOSITORY and (known := _find_repository(playbook)):
+        text = f"Earlier sessions worked with `--repo {known}`."
+        return [RecalledNote(make_note_id("rule", name, known), "pitfall", text)]
     return [RecalledNote(make_note_id("rule", name), "pitfall", advice)]
+
+
+def _find_repository(playbook: Playbook) -> str:
+    """Return the repository on GitHub that most sessions named successfully; empty if none did."""
+    sessions: dict[str, int] = {}
+    for form in (form for item in playbook.commands for form in item.forms):
+        words = form.text.replace("=", " ").split()
+        named = (after for word, after in pairwise(words) if word in ("--repo", "-R"))
+        for name in named if form.worked and words[0] == "gh" else ():
+            if name.count("/") == 1:
+                sessions[name] = sessions.get(name, 0) + form.sessions
+    return max(sessions, key=lambda name: (sessions[name], name), default="")
 
 
 def _list_patterns(form: CommandForm) -> list[str]:

@@ -14,6 +14,7 @@ from rekindle.judging.rules.text_patterns import split_words
 from rekindle.shell.command_reader import split_commands
 
 MAX_RESULT_CHARS = 4_000
+GH_REPOSITORY = "gh-repository"  # the rule whose advice the project may know better
 
 
 class Remedy(NamedTuple):
@@ -130,7 +131,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "gh api",
     ),
     _create_rule(
-        "gh-repository",
+        GH_REPOSITORY,
         "gh",
         r"Could not resolve to a Repository",
         "`gh repo view --json nameWithOwner` names this repository; `gh api` puts it in place of"

@@ -280,6 +280,15 @@ def test_what_a_wrapper_cannot_run_is_told_without_it() -> None:
     assert not recall_failure(playbook, ROOT, bash("rtk bun run lint").call, unknown).notes
 
 
+def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
+    unknown = "GraphQL: Could not resolve to a Repository with the name 'a/shop'. (repository)"
+    call = bash("gh pr view 7 --repo a/shop").call
+    playbook = build(*([[bash("gh pr view 5 --repo ada/shop --json title")]] * 2))
+    assert "`--repo ada/shop`" in recall_failure(playbook, ROOT, call, unknown).text
+    other = build(*([[bash("make test")]] * 2))
+    assert "`gh repo view" in recall_failure(other, ROOT, call, unknown).text
+
+
 def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:
     playbook = build(*[[bash("/usr/local/go/bin/go build ./...")]] * 2)
     told = recall_failure(playbook, ROOT, bash("go vet").call, "bash: go: command not found").text
