@@ -27,9 +27,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.learning.session_learning import CALLS, CHATTER, FILES, make_call, make_lines
+from bench.runner import WORK, make_empty_folder
+
 from . import report
-from .learning import CALLS, CHATTER, FILES, call, lines
-from .runner import WORK, empty
 
 SESSIONS, QUICK_SESSIONS = 12_000, 400
 SESSIONS_PER_PROJECT = 150
@@ -58,13 +59,13 @@ def fill(path: Path, count: int) -> None:
             asked = f"Fix the {draw.choice(('parser', 'report', 'index'))} in {draw.choice(FILES)}"
             said = [Message("user", asked)]
             for turn in range(CALLS):
-                tool, arguments, result, code = call(draw)
+                tool, arguments, result, code = make_call(draw)
                 id = f"call_{number:06x}{turn:03x}Zq7"
                 said.append(Message("assistant", None, [ToolCall(id, tool, json.dumps(arguments))]))
                 meta = {"exit_code": code} if tool == "terminal" else None
                 said.append(Message("tool", result, tool_call_id=id, name=tool, meta=meta))
             for turn in range(CHATTER):
-                said.append(Message("user" if turn % 2 else "assistant", lines(draw, 700)))
+                said.append(Message("user" if turn % 2 else "assistant", make_lines(draw, 700)))
             store.append(session, *said)
 
 
@@ -200,7 +201,7 @@ def child(mode: str, path: Path, address: str) -> dict[str, Any]:
 
 
 def measure(sessions: int, times: int) -> dict[str, Any]:
-    folder = empty("parallel")
+    folder = make_empty_folder("parallel")
     original = folder / "original.db"
     fill(original, sessions)
     rounds: list[dict[str, Any]] = []
@@ -257,7 +258,7 @@ def render(rows: dict[str, Any], command: str) -> str:
     same = "identical, byte by byte" if are_identical(rows) else "**different**"
     killed = "one" if were_killed(rows) else "**not in every run** one"
     head = (
-        f"`{command}` on {report.machine()}. {rows['sessions']:,} sessions in a store of"
+        f"`{command}` on {report.describe_machine()}. {rows['sessions']:,} sessions in a store of"
         f" {rows['size'] / 1e6:.0f} MB; medians of {len(rows['rounds'])} rounds. In every run with"
         f" workers, {killed} was killed at {KILL_AT:.0%} of judging. The results of all runs are {same}."
     )
@@ -276,7 +277,7 @@ def run(args: argparse.Namespace) -> None:
     text = render(rows, "python -m bench parallel")
     print(text)
     if not args.quick:
-        report.write("parallel", text)
+        report.write_section("parallel", text)
     if not are_identical(rows) or not were_killed(rows):
         raise SystemExit("the results differ, or a worker was not killed")
 
