@@ -207,7 +207,7 @@ def test_one_person_on_two_platforms_is_linked_with_a_code_and_unlinked(place: P
             told = read_last(place.server, "ada", "/link ")
             code = next(line for line in told.splitlines() if line.startswith("/link "))
             place.server.post_message(BOB, code)
-            read_last(place.server, "bob", "You already have an identity on memory.")
+            read_last(place.server, "bob", "You already have a linked account on memory.")
             pager.post_message(phone, "/link WRONG-CODE")
             read_last(pager, "p1", "This code is wrong or has expired.")
             pager.post_message(phone, code)

@@ -112,7 +112,8 @@ _VERBS = """
     protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive
     record
     recount recover redact redeliver redirect redo refresh refuse register reindex reject relativize
-    release remove rename render renew reopen repair repeat replace report requeue require reserve reset revoke
+    release remove rename render renew reopen repair repeat replace report
+    requeue require reserve reset revoke
     resize resolve respond restart restore restrict resume retire retry reuse review rewind rewrite
     route run sample save say scan score search seed select send separate serve set settle shorten
     show shut signal simulate skip slice slot sort spawn spell split stack start stat stem step stop
