@@ -22,17 +22,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.environments import ROOT, InstallError, get_python, install_packages
+from bench.peers.integration_names import FILES, FLUSHED_FILES, FULL, JSON_TABLE, PLAIN, RELAXED
+from bench.runner import build_environment, count_writes
+
 from . import report
-from .contestants.integration_names import (
-    FILES,
-    FLUSHED_FILES,
-    FULL,
-    JSON_TABLE,
-    PLAIN,
-    RELAXED,
-)
-from .envs import ROOT, NotInstalled, install, python
-from .runner import count_writes, environ
 
 ENV = "integrations"
 EXTRAS = "openai-agents,langgraph,google-adk,agno,strands,pydantic-ai"
@@ -117,22 +111,22 @@ def run_turns(
     """Run rounds of turns, after rounds that do not count."""
     work = folder / "work"
     work.mkdir()
-    module = "bench.contestants.integration_turns"
+    module = "bench.peers.integration_turns"
     command = [*under, interpreter, "-m", module, framework, work, *numbers]
     done = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
-        env={**environ(folder), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        env={**build_environment(folder), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         capture_output=True,
         text=True,
         timeout=3600,
     )
     if done.returncode:
-        raise NotInstalled(f"{framework}: {done.stderr.strip().splitlines()[-1:]}")
+        raise InstallError(f"{framework}: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(
+def measure_framework(
     framework: str, interpreter: Path, rounds: int, turns: int, warm: int
 ) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
@@ -172,9 +166,9 @@ def build_rows(
     for framework in dict.fromkeys(one.framework for one in chosen):
         pairs = [one for one in chosen if one.framework == framework]
         try:
-            taken = measure(framework, interpreter, rounds, turns, warm)
+            taken = measure_framework(framework, interpreter, rounds, turns, warm)
             flushes = count_flushes(framework, interpreter, turns)
-        except NotInstalled as error:
+        except InstallError as error:
             print(error, file=sys.stderr)
             lines.append(f"| {pairs[0].title} | not measured | | | | | | | | | |")
             continue
@@ -186,8 +180,8 @@ def build_rows(
 def run(args: argparse.Namespace) -> None:
     interpreter = args.python
     if interpreter is None:
-        install(ENV, f"{ROOT}[{EXTRAS}]", *PACKAGES, again=("rekindle",))
-        interpreter = python(ENV)
+        install_packages(ENV, f"{ROOT}[{EXTRAS}]", *PACKAGES, again=("rekindle",))
+        interpreter = get_python(ENV)
     rounds, turns, warm = ROUNDS, TURNS, WARM
     if args.quick:
         rounds, turns, warm = QUICK_ROUNDS, QUICK_TURNS, QUICK_WARM
@@ -207,9 +201,9 @@ def run(args: argparse.Namespace) -> None:
     lines = [
         "## In other frameworks",
         "",
-        f"`python -m bench integrations`, {report.machine()}. A turn in sessions of {turns}: the median"
-        f" of {rounds} rounds. The ratio is that of the time to the framework's own backend, with its"
-        " 95% interval; both take turns in one process, one turn each.",
+        f"`python -m bench integrations`, {report.describe_machine()}. A turn in sessions of {turns}:"
+        f" the median of {rounds} rounds. The ratio is that of the time to the framework's own backend,"
+        " with its 95% interval; both take turns in one process, one turn each.",
         "",
         f"| {' | '.join(head)} |",
         "|---|---|---|" + "---:|" * 6 + "---|---|",
@@ -221,4 +215,4 @@ def run(args: argparse.Namespace) -> None:
     table = "\n".join(lines)
     print(table)
     if not (args.quick or args.only):
-        report.write("integrations", table)
+        report.write_section("integrations", table)

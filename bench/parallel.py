@@ -27,9 +27,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.learning.session_learning import CALLS, CHATTER, FILES, make_call, make_lines
+from bench.runner import WORK, make_empty_folder
+
 from . import report
-from .learning import CALLS, CHATTER, FILES, call, lines
-from .runner import WORK, empty
 
 SESSIONS, QUICK_SESSIONS = 12_000, 400
 SESSIONS_PER_PROJECT = 150
@@ -42,7 +43,7 @@ TABLES = ("calls", "judged_sessions", "session_outcomes", "observations", "playb
 WORKERS = {"serial": 0, "pool-2": 2, "dask-1": 1, "dask-2": 2}
 
 
-def fill(path: Path, count: int) -> None:
+def fill_store(path: Path, count: int) -> None:
     from rekindle.store import open_store
     from rekindle.types import Message, ToolCall
 
@@ -58,13 +59,13 @@ def fill(path: Path, count: int) -> None:
             asked = f"Fix the {draw.choice(('parser', 'report', 'index'))} in {draw.choice(FILES)}"
             said = [Message("user", asked)]
             for turn in range(CALLS):
-                tool, arguments, result, code = call(draw)
+                tool, arguments, result, code = make_call(draw)
                 id = f"call_{number:06x}{turn:03x}Zq7"
                 said.append(Message("assistant", None, [ToolCall(id, tool, json.dumps(arguments))]))
                 meta = {"exit_code": code} if tool == "terminal" else None
                 said.append(Message("tool", result, tool_call_id=id, name=tool, meta=meta))
             for turn in range(CHATTER):
-                said.append(Message("user" if turn % 2 else "assistant", lines(draw, 700)))
+                said.append(Message("user" if turn % 2 else "assistant", make_lines(draw, 700)))
             store.append(session, *said)
 
 
@@ -185,24 +186,24 @@ def measure_mode(mode: str, original: Path, folder: Path) -> dict[str, Any]:
     shutil.copy(original, path)
     try:
         if not mode.startswith("dask"):
-            return child(mode, path, "")
+            return run_child(mode, path, "")
         with start_cluster(WORKERS[mode], folder) as address:
-            return child(mode, path, address)
+            return run_child(mode, path, address)
     finally:
         for one in folder.glob(f"{mode}.db*"):
             one.unlink()
 
 
-def child(mode: str, path: Path, address: str) -> dict[str, Any]:
+def run_child(mode: str, path: Path, address: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.parallel", mode, str(path), address]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(sessions: int, times: int) -> dict[str, Any]:
-    folder = empty("parallel")
+def measure_parallel(sessions: int, times: int) -> dict[str, Any]:
+    folder = make_empty_folder("parallel")
     original = folder / "original.db"
-    fill(original, sessions)
+    fill_store(original, sessions)
     rounds: list[dict[str, Any]] = []
     for number in range(times):
         order = list(WORKERS) if number % 2 == 0 else list(reversed(WORKERS))
@@ -219,7 +220,9 @@ def add_up(one: dict[str, Any], stages: tuple[str, ...]) -> float:
     return sum(one["seconds"][stage] for stage in stages)
 
 
-def compare(rows: dict[str, Any], slow: str, fast: str, stages: tuple[str, ...]) -> list[float]:
+def compare_runs(
+    rows: dict[str, Any], slow: str, fast: str, stages: tuple[str, ...]
+) -> list[float]:
     return [add_up(one[slow], stages) / add_up(one[fast], stages) for one in rows["rounds"]]
 
 
@@ -227,7 +230,7 @@ def are_identical(rows: dict[str, Any]) -> bool:
     return len({one[mode]["digest"] for one in rows["rounds"] for mode in WORKERS}) == 1
 
 
-def were_killed(rows: dict[str, Any]) -> bool:
+def has_killed_workers(rows: dict[str, Any]) -> bool:
     return all(
         one[mode]["killed"] == 1 for one in rows["rounds"] for mode in WORKERS if mode != "serial"
     )
@@ -235,11 +238,15 @@ def were_killed(rows: dict[str, Any]) -> bool:
 
 def list_targets(rows: dict[str, Any]) -> Iterator[tuple[str, list[float], float]]:
     mining = ("judge", "learn")
-    yield "pool of 2 against one process", compare(rows, "serial", "pool-2", mining), MUST["pool"]
-    yield "2 Dask workers against 1", compare(rows, "dask-1", "dask-2", mining), MUST["dask"]
+    yield (
+        "pool of 2 against one process",
+        compare_runs(rows, "serial", "pool-2", mining),
+        MUST["pool"],
+    )
+    yield "2 Dask workers against 1", compare_runs(rows, "dask-1", "dask-2", mining), MUST["dask"]
 
 
-def render(rows: dict[str, Any], command: str) -> str:
+def render_section(rows: dict[str, Any], command: str) -> str:
     stages = [
         "| | one process | pool of 2 | 1 Dask worker | 2 Dask workers |",
         "|---|---:|---:|---:|---:|",
@@ -255,9 +262,9 @@ def render(rows: dict[str, Any], command: str) -> str:
             f"| {name} | {middle:.2f} ({min(ratios):.2f}–{max(ratios):.2f}) | ≥ {must:g} × | {reached} |"
         )
     same = "identical, byte by byte" if are_identical(rows) else "**different**"
-    killed = "one" if were_killed(rows) else "**not in every run** one"
+    killed = "one" if has_killed_workers(rows) else "**not in every run** one"
     head = (
-        f"`{command}` on {report.machine()}. {rows['sessions']:,} sessions in a store of"
+        f"`{command}` on {report.describe_machine()}. {rows['sessions']:,} sessions in a store of"
         f" {rows['size'] / 1e6:.0f} MB; medians of {len(rows['rounds'])} rounds. In every run with"
         f" workers, {killed} was killed at {KILL_AT:.0%} of judging. The results of all runs are {same}."
     )
@@ -271,13 +278,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    rows = measure(QUICK_SESSIONS, 1) if args.quick else measure(SESSIONS, TIMES)
+    rows = measure_parallel(QUICK_SESSIONS, 1) if args.quick else measure_parallel(SESSIONS, TIMES)
     WORK.joinpath("parallel.json").write_text(json.dumps(rows, indent=1))
-    text = render(rows, "python -m bench parallel")
+    text = render_section(rows, "python -m bench parallel")
     print(text)
     if not args.quick:
-        report.write("parallel", text)
-    if not are_identical(rows) or not were_killed(rows):
+        report.write_section("parallel", text)
+    if not are_identical(rows) or not has_killed_workers(rows):
         raise SystemExit("the results differ, or a worker was not killed")
 
 

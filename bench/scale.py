@@ -27,10 +27,11 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from bench.environments import ROOT
+from bench.runner import WORK, Figures, make_empty_folder
+from bench.workload import MESSAGES, SEED, build_vocabulary
+
 from . import report
-from .envs import ROOT
-from .runner import WORK, Figures, empty
-from .workload import MESSAGES, SEED, vocabulary
 
 PARTS = {
     "append": "appends of many processes",
@@ -104,14 +105,14 @@ def publish(part: str, figures: Figures, text: str, quick: bool) -> None:
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     command = "python -m bench " + " ".join(sys.argv[1:])
     text = (
-        f"## Scale: {PARTS[part]}\n\n`{command}` on {report.machine()}, PostgreSQL, {date}. The server"
-        f" runs on the same machine and disk, with durable commits.\n\n{text}\n"
+        f"## Scale: {PARTS[part]}\n\n`{command}` on {report.describe_machine()}, PostgreSQL, {date}. The"
+        f" server runs on the same machine and disk, with durable commits.\n\n{text}\n"
     )
     print(text, flush=True)
     if not quick:
         WORK.mkdir(parents=True, exist_ok=True)
         (WORK / f"scale-{part}.json").write_text(json.dumps(figures, indent=1))
-        report.write(f"scale-{part}", text)
+        report.write_section(f"scale-{part}", text)
 
 
 @contextmanager
@@ -119,7 +120,7 @@ def open_server() -> Iterator[Any]:
     """Start a server of our own on the disk, with durable commits."""
     from tests import servers
 
-    folder = empty("scale")
+    folder = make_empty_folder("scale")
     os.chmod(folder, 0o755)
     server = servers.Postgres(parent=folder, options=OPTIONS)
     try:
@@ -267,18 +268,22 @@ def measure_sizes(url: str) -> Figures:
 
 def make_operations(store: Any, sessions: int) -> dict[str, tuple[Callable[[Any], Any], list[Any]]]:
     """Return what is measured, each with its inputs."""
+    from bench.peers.rekindle import build_message
+    from bench.workload import make_conversation
     from rekindle import Filter
 
-    from .contestants.rekindle import message
     from .scale_data import PROJECTS
-    from .workload import talk
 
     rng = random.Random(f"{SEED}:probe")
-    words = [word for word in vocabulary() if word.isalpha()]
+    words = [word for word in build_vocabulary() if word.isalpha()]
     bands = ((10, 100), (50, 500), (200, 3_000), (1_000, len(words)))
     pairs = [" ".join(rng.sample(words[slice(*bands[n % 4])], 2)) for n in range(200)]
     new = store.begin(id=f"new-{sessions}")
-    said = [message(one) for index in range(5) for one in talk(index + 10**6).said]
+    said = [
+        build_message(one)
+        for index in range(5)
+        for one in make_conversation(index + 10**6).messages
+    ]
     ids = [make_id(rng.randrange(1, sessions + 1)) for _ in range(200)]
     numbers = [rng.randrange(1, sessions * MESSAGES + 1) for _ in range(100)]
     projects = [
@@ -442,7 +447,7 @@ def growth_parts(growth: Figures) -> Iterator[str]:
     def add(name: str, get: Callable[[Figures], float], unit: float = 1) -> None:
         values = [get(row) / unit for row in rows]
         ratio = f"{values[-1] / values[0]:.2f}" if len(values) > 1 and values[0] else "–"
-        lines.append("| " + " | ".join([name, *map(report.number, values), ratio]) + " |")
+        lines.append("| " + " | ".join([name, *map(report.format_number, values), ratio]) + " |")
 
     add("messages", lambda row: row["messages"])
     add("sessions", lambda row: row["sessions"])

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from bench.peers.rekindle import build_message
+from bench.workload import MESSAGES, RHYTHM, SEED, WorkloadCall, WorkloadMessage, make_prose
 from rekindle.store.core.rows import (
     MESSAGE_VALUES,
     get_row_search_text,
@@ -21,9 +23,6 @@ from rekindle.store.core.rows import (
 )
 from rekindle.store.engines.words.project_numbers import compute_project_number
 from rekindle.store.engines.words.vectors import build_vectors
-
-from .contestants.rekindle import message
-from .workload import MESSAGES, RHYTHM, SEED, Call, Said, prose
 
 MEAN_BYTES = 300
 POOL = 5_000  # texts of each kind of message
@@ -149,13 +148,15 @@ def _make_pool() -> list[list[PoolRow]]:
 
 
 def _make_row(rng: random.Random, kind: str) -> PoolRow:
-    text, call, answers = prose(rng, MEAN_BYTES), None, None
+    text, call, answers = make_prose(rng, MEAN_BYTES), None, None
     if kind == "call":
-        call = Call(f"call_{rng.getrandbits(48):012x}", "read_file", '{"path": "src/a.py"}')
+        call = WorkloadCall(f"call_{rng.getrandbits(48):012x}", "read_file", '{"path": "src/a.py"}')
     elif kind == "tool":
         answers = f"call_{rng.getrandbits(48):012x}"
     role = "assistant" if kind == "call" else kind
-    values = message_to_values(message(Said(role, text, call, answers)), 0.0, None, None)
+    values = message_to_values(
+        build_message(WorkloadMessage(role, text, call, answers)), 0.0, None, None
+    )
     names = MESSAGE_VALUES.split(", ")[2:]
     fields = dict(zip(names, values, strict=True))
     (vector, *_) = build_vectors(get_row_search_text(fields["content"], fields["body"]))

@@ -13,8 +13,9 @@ from typing import Any
 
 import psycopg
 
+from bench.workload import MESSAGES, SEED, build_vocabulary
+
 from .runner import Figures
-from .workload import MESSAGES, SEED, vocabulary
 
 PARTS = 10
 KINDS = ("one table", "partitions")
@@ -76,7 +77,7 @@ def _measure_layout(connection: Any, prefix: str, messages: int) -> Figures:
 
 def _measure_reads(connection: Any, prefix: str, messages: int) -> Figures:
     rng = random.Random(f"{SEED}:partitions")
-    words = [word for word in vocabulary() if word.isalpha()]
+    words = [word for word in build_vocabulary() if word.isalpha()]
     pairs = [
         " & ".join(rng.sample(words[slice(*band)], 2)) for band in ((10, 300), (300, 3_000)) * 50
     ]

@@ -1,8 +1,8 @@
-"""The conversations that every contestant stores: seeded, so that all get the same bytes.
+"""The conversations that every store gets: generated from seeds, so that all get the same bytes.
 
-Only the standard library is used, because each contestant's environment imports this file.
-Every session draws from its own seed, so the first hundred sessions are the same whether a
-hundred or a hundred thousand are made.
+Only the standard library is used, because the environment of each peer imports this file.
+Every session has its own seed, so the first hundred sessions are the same whether a hundred or a
+hundred thousand are generated.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ RHYTHM = ("user", "call", "tool", "call", "tool", "assistant")
 TOOLS = ("read_file", "run_command", "search_code", "edit_file", "fetch_page")
 
 
-class Call(NamedTuple):
+class WorkloadCall(NamedTuple):
     id: str
     name: str
     arguments: str
 
 
-class Said(NamedTuple):
-    """One message, in no contestant's own shape."""
+class WorkloadMessage(NamedTuple):
+    """One message, in a format of its own that adapters convert."""
 
     role: str
     text: str
-    call: Call | None = None
+    call: WorkloadCall | None = None
     answers: str | None = None
 
     @property
@@ -45,20 +45,20 @@ class Said(NamedTuple):
         return len(self.text) + (len(self.call.arguments) if self.call else 0)
 
 
-class Talk(NamedTuple):
-    """One session with all that is said in it."""
+class Conversation(NamedTuple):
+    """One session with all its messages."""
 
     id: str
-    said: list[Said]
+    messages: list[WorkloadMessage]
 
     @property
     def text_bytes(self) -> int:
-        return sum(said.text_bytes for said in self.said)
+        return sum(message.text_bytes for message in self.messages)
 
 
 @cache
-def vocabulary() -> tuple[str, ...]:
-    """Made-up words, most frequent first: short ones early, identifiers sprinkled in."""
+def build_vocabulary() -> tuple[str, ...]:
+    """Return synthetic words, most frequent first: shorter ones earlier, with some identifiers."""
     rng = random.Random(f"{SEED}:words")
     onset = (*"bcdfghlmnprstvw", "tr", "st", "pl")
     core, coda = "aeiou", "nrstl"
@@ -74,67 +74,74 @@ def vocabulary() -> tuple[str, ...]:
 
 
 @cache
-def _frequencies() -> tuple[float, ...]:
+def _accumulate_frequencies() -> tuple[float, ...]:
     return tuple(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
 
 
 @cache
-def _mean_word() -> float:
-    total = _frequencies()[-1]
+def _compute_mean_word() -> float:
+    total = _accumulate_frequencies()[-1]
     weights = (1 / (rank + 2.7) / total for rank in range(VOCABULARY))
-    return sum(w * (len(word) + 1) for w, word in zip(weights, vocabulary(), strict=True))
+    return sum(w * (len(word) + 1) for w, word in zip(weights, build_vocabulary(), strict=True))
 
 
-def prose(rng: random.Random, mean_bytes: float) -> str:
-    """Words drawn Zipf-like, in a log-normal amount."""
+def make_prose(rng: random.Random, mean_bytes: float) -> str:
+    """Return random words with Zipf-like frequencies, in a log-normal number."""
     size = rng.lognormvariate(math.log(mean_bytes) - SPREAD**2 / 2, SPREAD)
-    count = max(1, round(min(size, LONGEST) / _mean_word()))
-    return " ".join(rng.choices(vocabulary(), cum_weights=_frequencies(), k=count))
+    count = max(1, round(min(size, LONGEST) / _compute_mean_word()))
+    return " ".join(rng.choices(build_vocabulary(), cum_weights=_accumulate_frequencies(), k=count))
 
 
-def talk(index: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES) -> Talk:
-    """Session number `index`, in the rhythm of an agent: ask, call, result, …, answer."""
+def make_conversation(
+    index: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES
+) -> Conversation:
+    """Return session number `index`, in an agent's order: request, call, result, …, answer."""
     rng = random.Random(f"{SEED}:{index}:{messages}:{mean_bytes}")
     minute, second = divmod(index, 60)
     hour, minute = divmod(minute, 60)
     day, hour = divmod(hour, 24)
     name = f"202601{day + 1:02d}_{hour:02d}{minute:02d}{second:02d}_{rng.getrandbits(32):08x}"
-    said: list[Said] = []
+    said: list[WorkloadMessage] = []
     pending: str | None = None
     for number in range(messages):
         kind = RHYTHM[number % len(RHYTHM)]
-        text = prose(rng, mean_bytes)
+        text = make_prose(rng, mean_bytes)
         if kind == "call":
             pending = f"call_{rng.getrandbits(48):012x}"
-            arguments = (
-                f'{{"path": "src/{rng.choice(vocabulary())}.py", "line": {rng.randrange(900)}}}'
+            path = f"src/{rng.choice(build_vocabulary())}.py"
+            arguments = f'{{"path": "{path}", "line": {rng.randrange(900)}}}'
+            said.append(
+                WorkloadMessage(
+                    "assistant", text, WorkloadCall(pending, rng.choice(TOOLS), arguments)
+                )
             )
-            said.append(Said("assistant", text, Call(pending, rng.choice(TOOLS), arguments)))
         elif kind == "tool":
-            said.append(Said("tool", text, answers=pending))
+            said.append(WorkloadMessage("tool", text, answers=pending))
         else:
-            said.append(Said(kind, text))
-    return Talk(name, said)
+            said.append(WorkloadMessage(kind, text))
+    return Conversation(name, said)
 
 
-def talks(count: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES) -> Iterator[Talk]:
-    return (talk(index, messages, mean_bytes) for index in range(count))
+def iter_conversations(
+    count: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES
+) -> Iterator[Conversation]:
+    return (make_conversation(index, messages, mean_bytes) for index in range(count))
 
 
-def queries(
+def make_queries(
     count: int = 200,
     sessions: int = SESSIONS,
     messages: int = MESSAGES,
     mean_bytes: float = MEAN_BYTES,
 ) -> list[str]:
-    """Two-word queries, each found in at least one message, from rare words to common ones."""
+    """Return two-word queries that match at least one message, from rare to common words."""
     rng = random.Random(f"{SEED}:queries")
-    rank = {word: place for place, word in enumerate(vocabulary()) if word.isalpha()}
+    rank = {word: place for place, word in enumerate(build_vocabulary()) if word.isalpha()}
     bands = ((10, 100), (50, 500), (200, 3_000), (1_000, VOCABULARY))
     chosen: list[str] = []
     while len(chosen) < count:
         low, high = bands[len(chosen) % len(bands)]
-        said = rng.choice(talk(rng.randrange(sessions), messages, mean_bytes).said)
+        said = rng.choice(make_conversation(rng.randrange(sessions), messages, mean_bytes).messages)
         words = sorted({w for w in said.text.split() if low <= rank.get(w, -1) < high})
         if len(words) >= 2:
             chosen.append(" ".join(rng.sample(words, 2)))

@@ -32,7 +32,7 @@ _VERBS = (
 # fmt: on
 
 
-def _inflect(verb: str) -> set[str]:
+def _list_forms(verb: str) -> set[str]:
     """Return the forms of a verb that are not the imperative."""
     stem = verb.removesuffix("e")
     doubled = verb + verb[-1]
@@ -42,7 +42,7 @@ def _inflect(verb: str) -> set[str]:
     return forms - set(_VERBS)
 
 
-_IMPERATIVES = {form: verb for verb in _VERBS for form in _inflect(verb)}
+_IMPERATIVES = {form: verb for verb in _VERBS for form in _list_forms(verb)}
 
 
 def find_problems(message: str) -> list[str]:

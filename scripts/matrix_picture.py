@@ -87,7 +87,7 @@ def take_picture(client: Path, output: Path, folder: Path) -> None:
                     viewport={"width": 1000, "height": 760}, color_scheme="light"
                 )
                 address = f"http://127.0.0.1:{files.server_port}"
-                talk(page, address, synapse, bot)
+                chat_with_bot(page, address, synapse, bot)
                 page.screenshot(path=str(output))
                 browser.close()
             finally:
@@ -114,7 +114,7 @@ def start_gateway(home: Path, synapse: Synapse, token: str, model: ScriptedModel
     return process
 
 
-def talk(page: Page, address: str, synapse: Synapse, bot: str) -> None:
+def chat_with_bot(page: Page, address: str, synapse: Synapse, bot: str) -> None:
     """Log in, open an encrypted chat with the bot, and talk."""
     identifier = {"type": "m.id.user", "user": "ada"}
     body = {"type": "m.login.password", "identifier": identifier, "password": "ada",

@@ -1,1 +1,1 @@
-"""Long runs that try to make the store lose something. Each has its own command: `python -m soak`."""
+"""Long runs that try to lose data by killing processes. Run `python -m soak --help`."""

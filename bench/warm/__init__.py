@@ -1,1 +1,1 @@
-"""The proof with a real model: do warm starts help, and by how much?"""
+"""The benchmark with a real model: do warm starts help, and by how much?"""

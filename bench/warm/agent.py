@@ -1,4 +1,4 @@
-"""One task, done by Rekindle's own agent with its real tools, in a world of its own."""
+"""Runs one task with Rekindle's agent and its real tools, in a separate world."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.warm.model.model_server import ModelError, ServedModel
+from bench.warm.model.small_model import SmallModel, is_success
+from bench.warm.tasks import harbour_world, task_sets
+from bench.warm.tasks.harbour_tasks import Task
 from rekindle import Message, Store
 from rekindle.agent.model.client import Endpoint, RetryPolicy
 from rekindle.agent.tools.builtin.read_file import READ_FILE
@@ -21,12 +25,7 @@ from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
 
-from . import sets, world
-from .model import NoModel, Served
-from .small import SmallModel, is_success
-from .tasks import Task
-
-# The real tools; what is said of them is short, since a small model reads slowly.
+# The real tools; their descriptions are short, since a small model reads slowly.
 TOOLBOX = ToolRegistry(
     (
         TERMINAL._replace(
@@ -45,16 +44,16 @@ FIRST_CALLS = 10
 OPTIONS = {"temperature": 0.0, "top_k": 1, "max_tokens": 120, "parallel_tool_calls": False}
 
 
-class Done(NamedTuple):
-    """How a task went."""
+class TaskResult(NamedTuple):
+    """The result of a task."""
 
     success: bool
     answer: str
-    stopped: str | None  # why there was no answer of its own
+    stopped: str | None  # the reason, if the model gave no answer
     calls: int
     errors: int  # among the first calls
-    first: int  # how many these are
-    repeats: int  # calls that an earlier one of the session had made already
+    first: int  # the number of these first calls
+    repeats: int  # calls that the session had already made
     tokens_in: int
     tokens_out: int
     seconds: float
@@ -62,15 +61,15 @@ class Done(NamedTuple):
 
 async def run_task(
     store: Store,
-    served: Served,
+    served: ServedModel,
     session: Session,
     task: Task,
     folder: Path,
     opening: Sequence[Message],
     advise: Advisor | None = None,
-) -> Done:
-    """Let the agent answer what the session holds, in a world made anew."""
-    place = await asyncio.to_thread(sets.find_set(task).build, folder, task.id)
+) -> TaskResult:
+    """Let the agent answer the session's message in a new world."""
+    place = await asyncio.to_thread(task_sets.find_set(task).build, folder, task.id)
     endpoint = Endpoint(served.url, served.name, silence_seconds=600, options=OPTIONS)
     executor, began = StoreExecutor(store, 2), time.monotonic()
     try:
@@ -85,12 +84,14 @@ async def run_task(
         executor.close()
     seconds = time.monotonic() - began
     if ended.reason and not ended.reason.startswith(OWN_FAULTS):
-        raise NoModel(f"{task.id}: {ended.reason}")  # the engine's doing says nothing of the arm
+        raise ModelError(
+            f"{task.id}: {ended.reason}"
+        )  # an error of the engine, not an effect of the arm
     store.append(session, ended.message)
     store.end(session, "completed" if ended.reason is None else "max_steps")
     answer = ended.message.text if ended.reason is None else ""
-    return Done(
-        await asyncio.to_thread(sets.check, task, place, answer),
+    return TaskResult(
+        await asyncio.to_thread(task_sets.check_task, task, place, answer),
         answer,
         ended.reason,
         *count_calls(store.messages(session)),
@@ -100,8 +101,8 @@ async def run_task(
     )
 
 
-def build_context(session: Session, place: world.World) -> ToolContext:
-    """Build the context of tools: a world of its own, whose books stand beside the folder."""
+def build_context(session: Session, place: harbour_world.World) -> ToolContext:
+    """Build the context of the tools in a world, whose books are outside the work folder."""
     return ToolContext(
         session.id, place.work, approval="refuse", environment=place.environment, notes={},
         sandbox=open_sandbox("off"),
@@ -109,12 +110,12 @@ def build_context(session: Session, place: world.World) -> ToolContext:
 
 
 def count_calls(messages: Sequence[Message]) -> tuple[int, int, int, int]:
-    """Count calls, errors among the first of them, these first ones, and calls made again."""
+    """Count all calls, the errors among the first ones, these first ones, and repeated calls."""
     seen: set[str] = set()
     made = repeats = 0
     for call in (call for message in messages for call in message.tool_calls):
         made += 1
-        sign = json.dumps([call.name, _read(call.arguments)], sort_keys=True)
+        sign = json.dumps([call.name, _decode_arguments(call.arguments)], sort_keys=True)
         repeats += sign in seen
         seen.add(sign)
     results = [message for message in messages if message.role == "tool"][:FIRST_CALLS]
@@ -122,8 +123,8 @@ def count_calls(messages: Sequence[Message]) -> tuple[int, int, int, int]:
     return made, errors, len(results), repeats
 
 
-def _read(arguments: object) -> object:
-    """Decode arguments, whether they came as text or not."""
+def _decode_arguments(arguments: object) -> object:
+    """Decode arguments that may be JSON text."""
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except json.JSONDecodeError:

@@ -1,9 +1,8 @@
-"""What a session is started with in each arm; only this differs between them.
+"""The start of a session in each arm, which is the only difference between arms.
 
-`warm` and `placebo` are what Rekindle gives by itself, with its usual settings: the notes of the project
-and of its template, or general statements of the same length; after a failed call `warm` also gets what
-is known about it. `naive` is what one would do without
-choosing: the 12 commonest commands and the 8 commonest files of the past.
+`warm` and `placebo` use Rekindle's default settings: the notes of the project and of its template, or
+general statements of the same length; after a failed call, `warm` also gets the notes about it. `naive`
+gets an unselected list: the 12 most common commands and the 8 most common files of the past.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from bench.warm.tasks.harbour_tasks import Task
+from bench.warm.tasks.harbour_world import World
+from bench.warm.tasks.task_sets import find_set
 from rekindle import Message, Store
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.turn import Advisor
@@ -33,27 +35,24 @@ from rekindle.learning.warm_start import (
 from rekindle.types import Session
 
 from . import agent
-from .sets import find_set
-from .tasks import Task
-from .world import World
 
 Arm = Literal["cold", "warm", "placebo", "naive"]
 ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo", "naive")
-CHAT = Path(__file__).with_name("chat.jinja")
+CHAT = Path(__file__).parent / "model" / "chat.jinja"
 
 
-class Given(NamedTuple):
-    """What goes before the first message, and what of it came from the past."""
+class SessionStart(NamedTuple):
+    """The messages before the first one, and the number of notes and tokens in them."""
 
     opening: tuple[Message, ...]
     tokens: int = 0
     notes: int = 0
     why: str = ""
-    advise: Advisor | None = None  # what is told at a failure
+    advise: Advisor | None = None  # advises after a failure
 
     @property
     def sign(self) -> str:
-        """The same for the same beginning, told to the same agent in the same way."""
+        """A hash of everything that the start of a session depends on."""
         said = [[message.role, message.text] for message in self.opening]
         calls = [[call.name, call.arguments] for m in self.opening for call in m.tool_calls]
         tools = [[name, tool.parameters] for name, tool in agent.TOOLBOX.tools.items()]
@@ -65,22 +64,22 @@ class Given(NamedTuple):
         return sha256(sent.encode()).hexdigest()[:16]
 
 
-class Past(NamedTuple):
-    """What is known from the sessions of the training tasks."""
+class TrainedStore(NamedTuple):
+    """The store and the templates that were learned from the training tasks."""
 
     store: Store
     templates: TemplateLibrary
 
-    def given(self, arm: Arm, session: Session, task: Task, folder: Path) -> Given:
-        """Return how a session begins in this arm."""
+    def build_start(self, arm: Arm, session: Session, task: Task, folder: Path) -> SessionStart:
+        """Return the start of a session in this arm."""
         system = find_set(task).system
         if arm == "cold":
-            return _given(Prelude(), system)
+            return _build_start(Prelude(), system)
         where = str(World(folder).work)
         if arm == "naive":
             recall = self._list_commonest(where, task.ask)
             text = f"{system}\n\n{recall.text}" if recall.text else system
-            return Given((Message("system", text),), recall.tokens, len(recall.notes))
+            return SessionStart((Message("system", text),), recall.tokens, len(recall.notes))
 
         def assign_arm(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
             return ArmAssignment(arm)
@@ -88,10 +87,10 @@ class Past(NamedTuple):
         starter = WarmStarter(
             self.store, WarmStartConfig(), templates=self.templates, arm_policy=assign_arm
         )
-        # Chance has a part in the placebo: it must be the same one when a run is taken up again.
+        # The placebo is drawn at random: a resumed run must get the same one.
         named = session._replace(id=f"{task.id}-{arm}")
         definitions = agent.TOOLBOX.build_definitions(agent.build_context(session, World(folder)))
-        given = _given(
+        given = _build_start(
             starter.build_prelude(
                 NewSession(named, task.ask, build_tool_checks(definitions), where)
             ),
@@ -107,6 +106,6 @@ class Past(NamedTuple):
         return NaiveRecaller().answer_start(playbook, ask)
 
 
-def _given(prelude: Prelude, system: str) -> Given:
+def _build_start(prelude: Prelude, system: str) -> SessionStart:
     begun = tuple(build_opening_messages(system, prelude.messages))
-    return Given(begun, prelude.tokens, len(prelude.notes), prelude.reason)
+    return SessionStart(begun, prelude.tokens, len(prelude.notes), prelude.reason)

@@ -1,6 +1,6 @@
-"""Find out whether a session made the call that does its task, whatever it answered afterwards.
+"""Checks whether a session made the call that solves its task, whatever it answered afterwards.
 
-A small model often makes it and then goes on calling instead of answering, so that the task is not done.
+A small model often makes this call but then continues to call instead of answering.
 """
 
 from __future__ import annotations
@@ -9,36 +9,33 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bench.warm.model.small_model import is_success
+from bench.warm.proof_run import TESTING, ProofRun, Row
+from bench.warm.tasks.harbour_tasks import Task
 from rekindle import Message
 
-from .course import TESTING, Course, Row
-from .small import is_success
-from .tasks import Task
 
-
-def add_right_calls(course: Course, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with `right_call`: None for families that no training task was of."""
-    tasks = {task.id: task for task in course.tasks("test")}
-    with course.store("tests") as store:
+def add_right_calls(proof: ProofRun, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows with `right_call`: None for families without training tasks."""
+    tasks = {task.id: task for task in proof.list_tasks("test")}
+    with proof.store("tests") as store:
         kept = [row for row in rows if row["task"] in tasks]
         messages = {
             row["session"]: store.messages(store.session(row["session"]))
             for row in kept
             if store.session(row["session"]).source == TESTING
         }
-    ways = course.task_set.ways
+    ways = proof.task_set.ways
     return [
-        {**row, "right_call": made_right_call(tasks[row["task"]], ways, messages[row["session"]])}
+        {**row, "right_call": has_right_call(tasks[row["task"]], ways, messages[row["session"]])}
         for row in kept
     ]
 
 
-def made_right_call(
-    task: Task, ways: Mapping[str, str], messages: Sequence[Message]
-) -> bool | None:
-    """Return whether a call that did not fail has every word of the way; None without a way.
+def has_right_call(task: Task, ways: Mapping[str, str], messages: Sequence[Message]) -> bool | None:
+    """Return whether a successful call has every word of the handbook line; None without a line.
 
-    A file that the way names may also be read by the tool for files.
+    A file that the line names may also be read with the file tool.
     """
     if task.family not in ways:
         return None
@@ -53,7 +50,7 @@ def made_right_call(
 
 
 def is_right_call(arguments: object, words: set[str]) -> bool:
-    """Return whether the arguments of a call are a command with these words, or a file of them."""
+    """Return whether a call runs a command with all these words, or reads one of these files."""
     if not isinstance(arguments, dict):
         return False
     given: dict[str, Any] = arguments  # pyright: ignore[reportUnknownVariableType]

@@ -134,7 +134,7 @@ class InboxFull(RekindleError):
 
 
 class WrongOffset(RekindleError):
-    """A part of a pushed transcript does not follow what the server has."""
+    """A part of a pushed transcript does not follow the parts on the server."""
 
 
 class ServerRefused(RekindleError):
@@ -265,7 +265,7 @@ class ContextTooLong(ModelError):
 
 
 class CompressionFailed(ModelError):
-    """A conversation cannot be compressed. `tokens` counts what the attempt took, as in `Tokens`.
+    """A conversation cannot be compressed. `tokens` is the usage of the attempt, as in `Tokens`.
 
     `can_retry`: the model failed to summarize it, and may not fail the next time.
     """

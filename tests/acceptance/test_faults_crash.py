@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from soak import speech
-from soak.crash import crash
-from soak.journal import Entry, Journal, entries
-from soak.ledger import audit
-from soak.writer import SHARED
+from soak.crash import token_messages
+from soak.crash.journal import Journal, JournalEntry, read_entries
+from soak.crash.store_audit import audit_store
+from soak.crash.writer import SHARED
+from soak.crash.writer_kills import kill_writers
 
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreBusy
@@ -33,7 +33,9 @@ def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(
     target: str, journals: Path
 ) -> None:
     """A few kills; `python -m soak crash` makes hundreds of them."""
-    report = crash(target, journals, kills=6, writers=4, seed=7, pause=0.1, start=start_python)
+    report = kill_writers(
+        target, journals, kills=6, writers=4, seed=7, pause=0.1, start=start_python
+    )
     assert report.wrong == []
     assert report.kills == 6
     assert report.acknowledged > 0
@@ -44,7 +46,7 @@ def test_eight_processes_append_to_one_file_without_loss_or_disorder(
     tmp_path: Path, journals: Path
 ) -> None:
     file = str(tmp_path / "sessions.db")
-    report = crash(file, journals, kills=0, writers=8, seed=8, start=start_python)
+    report = kill_writers(file, journals, kills=0, writers=8, seed=8, start=start_python)
     assert report.wrong == []
     assert report.acknowledged > 0
 
@@ -53,15 +55,17 @@ def test_the_crash_run_notices_what_is_lost_doubled_or_out_of_order(
     tmp_path: Path, journals: Path
 ) -> None:
     target = str(tmp_path / "sessions.db")
-    assert crash(target, journals, kills=0, writers=2, seed=9, start=start_python).wrong == []
-    said = [one for one in entries(journals, 0) if one.session == SHARED]
+    assert (
+        kill_writers(target, journals, kills=0, writers=2, seed=9, start=start_python).wrong == []
+    )
+    said = [one for one in read_entries(journals, 0) if one.session == SHARED]
     plain = next(one.tokens[0] for one in said if one.tokens[0].endswith("m"))
     forger = Journal(journals, 9, 0)
-    forger.write(Entry("appended", SHARED, ("w9x0x0x1m",), (10_000_000,), 1.0, 2.0))
+    forger.write(JournalEntry("appended", SHARED, ("w9x0x0x1m",), (10_000_000,), 1.0, 2.0))
     with open_store(target) as store:
-        positions = store.append(SHARED, speech.message(plain, SHARED))
-        forger.write(Entry("appended", SHARED, ("w9x0x0x2m",), tuple(positions), 0.0, 0.5))
-        report = audit(store, journals)
+        positions = store.append(SHARED, token_messages.make_message(plain, SHARED))
+        forger.write(JournalEntry("appended", SHARED, ("w9x0x0x2m",), tuple(positions), 0.0, 0.5))
+        report = audit_store(store, journals)
     assert len(report.lost) == 2
     assert [text for text in report.doubled if plain in text] == report.doubled != []
     assert report.reordered

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from soak.crash import crash
+from soak.crash.writer_kills import kill_writers
 
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreUnavailable
@@ -87,7 +87,7 @@ def test_threads_that_write_while_the_server_crashes_go_on_and_lose_or_double_no
 def test_processes_killed_while_the_server_crashes_lose_or_double_nothing(
     server: servers.Postgres, tmp_path: Path
 ) -> None:
-    report = crash(
+    report = kill_writers(
         server.database(),
         tmp_path,
         kills=8,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.gateway import gateway
+from soak.gateway.gateway_kills import kill_gateways
 
 from rekindle import open_store
 from rekindle.testing import ChatServer, ScriptedModel
@@ -207,7 +207,7 @@ def test_one_person_on_two_platforms_is_linked_with_a_code_and_unlinked(place: P
             told = read_last(place.server, "ada", "/link ")
             code = next(line for line in told.splitlines() if line.startswith("/link "))
             place.server.post_message(BOB, code)
-            read_last(place.server, "bob", "You already have an identity on memory.")
+            read_last(place.server, "bob", "You already have a linked account on memory.")
             pager.post_message(phone, "/link WRONG-CODE")
             read_last(pager, "p1", "This code is wrong or has expired.")
             pager.post_message(phone, code)
@@ -320,7 +320,7 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:
     """A few kills, with jobs that run and deliver; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
-    report = gateway(
+    report = kill_gateways(
         target, tmp_path, kills=5, gateways=gateways, seed=gateways, pause=0.3, start=command.start
     )
     assert report.wrong == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from soak.gateway import gateway
+from soak.gateway.gateway_kills import kill_gateways
 
 from rekindle import Message, open_store
 from rekindle.errors import StoreTooNew
@@ -57,7 +57,7 @@ def test_a_rolling_upgrade_loses_doubles_and_reorders_nothing(
     def check_upgrade(number: int) -> None:
         wait_until(lambda: read_version(url) == LATEST_VERSION + 1)
 
-    report = gateway(
+    report = kill_gateways(
         url,
         tmp_path,
         kills=0,

@@ -80,7 +80,7 @@ ANY: Any = _Anything()
 
 def test_tenants_keys_quotas_and_the_audit_log(rekindle: Rekindle) -> None:
     rekindle("tenants", "add", "acme")
-    assert "exists already" in rekindle.refusal("tenants", "add", "acme")
+    assert "already exists" in rekindle.refusal("tenants", "add", "acme")
     rekindle("tenants", "members", "add", "acme", "ada", "--role", "admin")
     assert rekindle.json("tenants", "members", "list", "acme")[0]["role"] == "admin"
     done = rekindle.run("tenants", "keys", "add", "acme", "--member", "ada", "--days", "1")

@@ -456,7 +456,7 @@ def test_names_of_tenants_are_plain_and_used_once(tenants: Tenants) -> None:
     for name in ("", "Acme", "a b", "../up", "a" * 64, "-a", "ä"):
         with pytest.raises(RekindleError):
             tenants.add(name)
-    with pytest.raises(RekindleError, match="exists already"):
+    with pytest.raises(RekindleError, match="already exists"):
         tenants.add("acme")
     actions = [(one.tenant, one.action) for one in tenants.list_entries("acme")]
     assert actions == [("acme", "tenant.add")]

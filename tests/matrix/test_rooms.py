@@ -179,7 +179,7 @@ def test_files_go_both_ways(matrix: MatrixWorld, tmp_path: Path, encrypted: bool
         assert (file.name, file.media_type, file.size) == ("cat.png", "image/png", len(data))
         assert heard.message.text == "look at this"
         assert await file.fetch(2000) == data
-        with pytest.raises(PlatformError, match="more than 100 bytes"):
+        with pytest.raises(PlatformError, match="larger than 100 bytes"):
             await file.fetch(100)
         target = heard.source
         first = await platform.send_file(target, report, "the report", "f")

@@ -1,4 +1,4 @@
-"""The rules that keep the tree readable: layers, cycles, sizes and names (docs/architecture.md)."""
+"""The rules that keep src, bench and soak readable: layers, cycles, sizes and names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import re
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -111,7 +112,8 @@ _VERBS = """
     protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive
     record
     recount recover redact redeliver redirect redo refresh refuse register reindex reject relativize
-    release remove rename render renew reopen repair replace report requeue require reserve reset revoke
+    release remove rename render renew reopen repair repeat replace report
+    requeue require reserve reset revoke
     resize resolve respond restart restore restrict resume retire retry reuse review rewind rewrite
     route run sample save say scan score search seed select send separate serve set settle shorten
     show shut signal simulate skip slice slot sort spawn spell split stack start stat stem step stop
@@ -130,6 +132,23 @@ BACK_UP = "back_up"  # a verb of two words
 DICTATED = {"fileno", "_asdict"}  # by protocols of Python; others by the classes that ours extend
 SINGLE_WORDS = {"main", "register", "connect", "wrap"}  # a program, a group, a platform, a client
 
+# Benchmarks and crash tests measure, damage and kill, besides what the package does.
+ROOT = Path(__file__).parents[2]
+BENCH_FOLDERS = ("bench", "soak")
+_BENCH_VERBS = """
+    accumulate alter alternate audit average bootstrap damage decide flip freeze overwrite pack pool
+    press rotate round shrink swap time type unpack zero
+"""
+BENCH_VERBS = VERBS | frozenset(_BENCH_VERBS.split())
+BENCH_SINGLE_WORDS = {"main", "run"}  # a program, a benchmark
+# Files whose functions keep other names.
+BENCH_NAME_EXCEPTIONS = {
+    "bench/warm/tasks/quay.py",  # a fictitious program with words of its own, which a model sees
+    "bench/scale.py",
+    "bench/scale_data.py",
+}
+OUR_PACKAGES = {"rekindle", "tests", *BENCH_FOLDERS}
+
 
 class Function(NamedTuple):
     file: str
@@ -144,6 +163,16 @@ class Function(NamedTuple):
 def parse_modules() -> dict[str, ast.Module]:
     trees = source_trees.parse_modules()
     return {file.relative_to(PACKAGE).as_posix(): tree for file, tree in trees.items()}
+
+
+@cache
+def parse_benches() -> dict[str, ast.Module]:
+    return {
+        file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for folder in BENCH_FOLDERS
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if not any(part.startswith(".") for part in file.relative_to(ROOT).parts)  # downloads
+    }
 
 
 def to_module(file: str) -> str:
@@ -193,17 +222,27 @@ def list_functions() -> list[Function]:
 
 
 @cache
+def list_bench_functions() -> list[Function]:
+    return [
+        function
+        for file, tree in parse_benches().items()
+        for function in iter_functions(file, tree, "", is_method=False)
+    ]
+
+
+@cache
 def collect_foreign_names(file: str) -> frozenset[str]:
     """Return the names that a module imports from the packages of others."""
     names: set[str] = set()
-    for node in iter_statements(parse_modules()[file]):
+    tree = parse_modules().get(file) or parse_benches()[file]
+    for node in iter_statements(tree):
         if isinstance(node, ast.ImportFrom) and not node.level:
             root = (node.module or "").split(".")[0]
         elif isinstance(node, ast.Import):
             root = node.names[0].name.split(".")[0]
         else:
             continue
-        if root != "rekindle" and root not in sys.stdlib_module_names:
+        if root not in OUR_PACKAGES and root not in sys.stdlib_module_names:
             names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
     return frozenset(names)
 
@@ -239,10 +278,14 @@ def is_checked(function: Function) -> bool:
     return not function.file.startswith("cli/") or "_" in function.name.strip("_")
 
 
-def begins_with_verb(name: str) -> bool:
+def is_nested(function: Function) -> bool:
+    return "." in function.qualified.replace(".", "", function.is_method)
+
+
+def begins_with_verb(name: str, verbs: frozenset[str] = VERBS) -> bool:
     words = name.strip("_").split("_")
     return (
-        words[0] in VERBS
+        words[0] in verbs
         or words[0] in PREFIXES
         or name.strip("_").startswith(BACK_UP)
         or "to" in words[1:-1]  # a conversion: row_to_message
@@ -288,9 +331,8 @@ def test_every_room_is_in_the_layers_and_nothing_else_lies_at_the_top() -> None:
 
 
 def test_a_folder_holds_at_most_twelve_files() -> None:
-    counts = Counter(
-        file.rpartition("/")[0] for file in parse_modules() if not file.endswith("__init__.py")
-    )
+    files = (*parse_modules(), *parse_benches())
+    counts = Counter(file.rpartition("/")[0] for file in files if not file.endswith("__init__.py"))
     assert {folder: count for folder, count in counts.items() if count > MAX_FILES} == {}
 
 
@@ -304,14 +346,19 @@ def test_files_and_functions_stay_short() -> None:
     assert statistics.median(one.lines for one in functions) <= MAX_MEDIAN_LINES
 
 
-def test_a_class_name_is_defined_once() -> None:
+def find_repeated_classes(trees: Iterable[ast.AST]) -> dict[str, int]:
     names = Counter(
         node.name.lstrip("_")
-        for tree in parse_modules().values()
+        for tree in trees
         for node in iter_statements(tree)
         if isinstance(node, ast.ClassDef)
     )
-    assert {name: count for name, count in names.items() if count > 1} == {}
+    return {name: count for name, count in names.items() if count > 1}
+
+
+def test_a_class_name_is_defined_once() -> None:
+    assert find_repeated_classes(parse_modules().values()) == {}
+    assert find_repeated_classes(parse_benches().values()) == {}
 
 
 def test_functions_begin_with_a_verb() -> None:
@@ -321,7 +368,7 @@ def test_functions_begin_with_a_verb() -> None:
         for one in list_functions()
         if is_checked(one)
         and one.qualified not in NOUN_METHODS
-        and "." not in one.qualified.replace(".", "", one.is_method)
+        and not is_nested(one)
         and not begins_with_verb(one.name)
     ]
     assert wrong == []
@@ -348,3 +395,29 @@ def test_errors_that_leave_their_file_stand_in_the_tree() -> None:
             if isinstance(node, ast.ClassDef) and bases & tree:
                 strays.append(f"{file}: {node.name}")
     assert strays == []
+
+
+def test_benches_have_short_files_and_functions() -> None:
+    lengths = {file: (ROOT / file).read_text("utf-8").count("\n") for file in parse_benches()}
+    assert {file: lines for file, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
+    assert [one for one in list_bench_functions() if one.lines > MAX_FUNCTION_LINES] == []
+
+
+def test_functions_of_benches_begin_with_a_verb_and_name_their_object() -> None:
+    assert len(BENCH_NAME_EXCEPTIONS) <= 10
+    wrong = [
+        f"{one.file}: {one.qualified}"
+        for one in list_bench_functions()
+        if is_checked(one)
+        and one.file not in BENCH_NAME_EXCEPTIONS
+        and not is_nested(one)
+        and (
+            not begins_with_verb(one.name, BENCH_VERBS)
+            or (one.name not in BENCH_SINGLE_WORDS and is_single_public_word(one))
+        )
+    ]
+    assert wrong == []
+
+
+def is_single_public_word(function: Function) -> bool:
+    return "." not in function.qualified and "_" not in function.name

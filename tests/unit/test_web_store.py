@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.web_store import fill_store
+from bench.interfaces.web_store import fill_store
 
 from rekindle.store import Filter, open_store
 

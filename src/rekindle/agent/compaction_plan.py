@@ -1,4 +1,4 @@
-"""Decide what of a conversation is kept, shortened or summarized, so that it takes fewer tokens.
+"""Decide which parts of a conversation are kept, shortened or summarized to save tokens.
 
 Always kept: the last message and the last request of the user. Then, in this order, as far as there
 is room: results that the model has not seen; calls without a result; the first messages; the last

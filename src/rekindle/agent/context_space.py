@@ -47,7 +47,7 @@ class ContextSpace(NamedTuple):
 
 
 class ContextLimits(NamedTuple):
-    """The size of a context in tokens, 0 if unknown, and what of it is kept for the answer."""
+    """The size of a context in tokens, 0 if unknown, and the part reserved for the answer."""
 
     context: int = 0
     answer: int = 8_192

@@ -38,7 +38,7 @@ class PersonaSettings(NamedTuple):
 
 
 class SessionStart(NamedTuple):
-    """Where and when a session starts; `notice` is what the agent is told about its start."""
+    """Where and when a session starts; `notice` informs the agent about its start."""
 
     folder: Path
     time: float

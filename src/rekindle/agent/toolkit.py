@@ -122,7 +122,7 @@ def build_persona_settings(config: Config) -> PersonaSettings:
 
 
 def build_model_config(config: Config, model: Model) -> Mapping[str, JSON]:
-    """Build what is stored with a session about how its model is used."""
+    """Build the model settings that are stored with a session."""
     settings = config.agent
     values = {
         "provider": model.provider,

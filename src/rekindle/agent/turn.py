@@ -278,7 +278,7 @@ class _TurnRunner:
         return call, await self._add_advice(call, result)
 
     async def _add_advice(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Add what is known about such a failure to the result of a call that failed."""
+        """Add known notes about a failure to the result of a failed call."""
         advise = self._context.advise
         advice = "" if advise is None else await self._executor.run(advise, call, result)
         if not advice:

@@ -53,7 +53,7 @@ MIN_COMPARED_SESSIONS, MIN_COMPARED_ERRORS = (
 
 
 class ClaimReading(NamedTuple):
-    """One reading of a claim (or of a trap): what it compares, the result, and the verdict."""
+    """One reading of a claim (or of a trap): the comparison, the result, and the verdict."""
 
     name: str
     about: str

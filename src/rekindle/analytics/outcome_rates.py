@@ -1,4 +1,4 @@
-"""How many sessions succeeded: in all, by source and by project."""
+"""Count successful sessions: in total, by source and by project."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def compute_outcome_rate(
 
 
 def summarize_outcomes(counts: Iterable[OutcomeCount]) -> tuple[OutcomeRate, ...]:
-    """Summarize outcomes in all, then by source and by project, the most sessions first."""
+    """Summarize outcomes in total, then by source and by project, most sessions first."""
     sums: defaultdict[tuple[str, str], defaultdict[str, int]] = defaultdict(
         lambda: defaultdict(int)
     )

@@ -52,9 +52,11 @@ class ApiClient:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise InvalidInput(f"{url!r:.100}: expected a URL such as https://rekindle.example")
         if parts.username is not None or parts.query or parts.fragment:
-            raise InvalidInput("the URL of the server: expected no name, password or parameters")
+            raise InvalidInput(
+                "the URL of the server must not contain a user name, password or parameters"
+            )
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise InvalidInput("the API key: expected what was printed when it was created")
+            raise InvalidInput("the API key is malformed; use it as printed when it was created")
         self._is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, port
         self._prefix = parts.path.rstrip("/").removesuffix("/v1")
@@ -125,7 +127,7 @@ class ApiClient:
         return self._call("search_messages", values.SearchPage, query=search)
 
     def recall_at_start(self, recall: values.StartRecall) -> values.RecalledNotes:
-        """Return what a session should be told before it begins."""
+        """Return the notes for a session before it begins."""
         return self._call("recall_at_start", values.RecalledNotes, body=recall)
 
     def recall_at_failure(self, recall: values.FailureRecall) -> values.RecalledNotes:

@@ -111,7 +111,7 @@ OPERATIONS = (
         "recall_at_start",
         "POST",
         "/v1/recall/start",
-        "Return what a session should be told before it begins.",
+        "Return the notes for a session before it begins.",
         values.RecalledNotes,
         body=values.StartRecall,
     ),

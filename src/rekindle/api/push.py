@@ -1,4 +1,4 @@
-"""Send the transcripts of this machine's agents to a server: what it lacks, in compressed chunks.
+"""Send the transcripts of this machine's agents to a server: only missing parts, in compressed chunks.
 
 The server says how much of a file it has, and the hash of that. If the file begins with these bytes,
 only the rest is sent; if it was rewritten or is shorter, it is sent anew. Nothing has to be remembered
@@ -46,7 +46,7 @@ class PushFailure(NamedTuple):
 
 
 class PushReport(NamedTuple):
-    """What was sent: files, bytes before compression, and what the server imported."""
+    """The files and bytes (before compression) that were sent, and the import of the server."""
 
     files: int = 0
     sent_bytes: int = 0
@@ -122,7 +122,7 @@ class TranscriptPusher:
         )
 
     def _push_file(self, file: DiscoveredFile) -> tuple[ImportCounts, int] | None:
-        """Send what the server lacks of a file and import it; None if it is no whole transcript."""
+        """Send the missing part of a file and import it; None if it is no complete transcript."""
         path = Path(file.path)
         if not can_push(path):
             return None
@@ -162,7 +162,7 @@ class TranscriptPusher:
 
 
 def can_push(path: Path) -> bool:
-    """Return whether a file is a transcript by itself: not a part of one, and nothing else."""
+    """Return whether a file is a complete transcript: not a part of one, and nothing else."""
     format = detect_format(path)
     if format is None:
         return False
@@ -239,7 +239,7 @@ def _is_database(path: Path) -> bool:
 
 @contextmanager
 def _open_content(path: Path) -> Generator[BinaryIO]:
-    """Open a file; of a database, a copy with what is only in its write-ahead log."""
+    """Open a file, or a copy of a database that includes its write-ahead log."""
     if not _is_database(path):
         with path.open("rb") as file:
             yield file

@@ -180,7 +180,7 @@ class NoteText(Struct, frozen=True, kw_only=True):
 
 
 class RecalledNotes(Struct, frozen=True, kw_only=True):
-    """What to tell an agent: exactly this text, and the notes in it; empty if nothing is known."""
+    """The exact text for an agent, and the notes in it; empty if nothing is known."""
 
     text: str
     notes: list[NoteText]

@@ -78,9 +78,7 @@ def apply_global_options(
     ] = None,
     no_refresh: Annotated[
         bool,
-        typer.Option(
-            "--no-refresh", help="Read what is stored, without importing new sessions first."
-        ),
+        typer.Option("--no-refresh", help="Do not import new sessions before reading."),
     ] = False,
     no_pager: Annotated[
         bool, typer.Option("--no-pager", help="Write long output to the terminal, not to a pager.")
@@ -157,7 +155,7 @@ def run_command_line(arguments: list[str]) -> int:
 
 
 def report_failure(problem: BaseException) -> int:
-    """Report what a command failed with on one line, and return its exit code."""
+    """Report the error of a command on one line, and return its exit code."""
     try:
         raise problem
     except typer.Exit as end:

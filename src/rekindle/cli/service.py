@@ -43,7 +43,7 @@ _STOP_MARGIN = 15.0  # seconds that a gateway gets beside those for its turns
 def install_command(
     service: _ServiceArgument = ServiceChoice.watch, dry_run: DryRunOption = False
 ) -> None:
-    """Install and start the service of this user, or bring it up to date.
+    """Install and start the user service, or update it.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
 def show_logs(
     service: _ServiceArgument = ServiceChoice.watch,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")] = False,
 ) -> None:
     """Show the last lines of the service's log.
 
@@ -158,7 +158,7 @@ def show_logs(
 
 
 def _list_processes(service: ServiceChoice) -> list[int]:
-    """List the processes that do in this home what the service does."""
+    """List the processes in this home that do the work of the service."""
     home = load_settings().home
     if service == ServiceChoice.watch:
         from rekindle.watching.lock import find_running_watcher

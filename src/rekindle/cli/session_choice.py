@@ -26,7 +26,7 @@ FILTER_HELP = (
     "title~word since=7d until=yesterday idle>30d messages<5 calls>10 ended=yes archived=any …"
 )
 AllOption = Annotated[
-    bool, typer.Option("--all", "-a", help="Every project, not only the one of this folder.")
+    bool, typer.Option("--all", "-a", help="Include all projects, not only the current one.")
 ]
 
 

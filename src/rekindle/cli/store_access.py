@@ -87,7 +87,7 @@ def open_for_reading(*, refresh: bool = True, from_replica: bool = False) -> Gen
     store, is_writable = (replica, False) if replica else _connect_reader(config, may_create=False)
     with store:
         if refresh and is_writable:
-            refresh_and_tell(store)
+            refresh_with_notice(store)
         yield store
     if _is_refreshed:
         _learn_in_background(config)
@@ -95,12 +95,12 @@ def open_for_reading(*, refresh: bool = True, from_replica: bool = False) -> Gen
 
 @contextmanager
 def open_for_notes(*, may_create: bool = True) -> Generator[Store]:
-    """Open the store to read what was learned, after learning from what is new."""
+    """Open the store to read notes, after learning from new sessions."""
     config = load_settings()
     store, is_writable = _connect_reader(config, may_create=may_create)
     with store:
         if is_writable:
-            refresh_and_tell(store)
+            refresh_with_notice(store)
         if _is_refreshed:
             _learn_now(config, store)
         yield store
@@ -117,7 +117,7 @@ def _connect_reader(config: Config, *, may_create: bool) -> tuple[Store, bool]:
 
 
 def _connect_replica(config: Config) -> Store | None:
-    """Open the replica of the store, unless there is none or it is away."""
+    """Open the replica of the store, if there is one and it can be reached."""
     target = config.store.replica
     if not target or not is_url(config.store.url) or needs_refresh(config):
         return None
@@ -196,9 +196,11 @@ def _identify_tenant(config: Config, tenants: Tenants, *, readonly: bool) -> Acc
         return name
     access = tenants.keys.authenticate(config.store.api_key)
     if name and name != access.tenant:
-        raise AccessDenied(f"The API key is not one of tenant {name}.")
+        raise AccessDenied(f"The API key does not belong to tenant {name}.")
     if access.projects is not None:
-        raise AccessDenied("This API key is limited to projects, which commands cannot be.")
+        raise AccessDenied(
+            "This API key is limited to projects; commands need a key without that limit."
+        )
     access.require_scope("read")
     if not readonly and not access.has_scope("write"):
         raise StoreReadOnly("This API key has no write scope.")
@@ -235,8 +237,8 @@ def refresh_sessions(store: Store, progress: ProgressCallback | None = None) -> 
         return [f"New sessions were not imported: {type(error).__name__}: {error}"]
 
 
-def refresh_and_tell(store: Store) -> None:
-    """Import what is new, with a bar or a line once that lasts, and a line when it is done."""
+def refresh_with_notice(store: Store) -> None:
+    """Import new sessions, with progress if it takes long, and a line at the end."""
     with _show_late_progress("Importing new sessions") as show:
         lines = refresh_sessions(store, show)
     for line in lines:
@@ -334,7 +336,7 @@ def _learn_in_background(config: Config) -> None:
 
 
 def _learn_now(config: Config, store: Store) -> None:
-    """Learn from what is new, because the notes are about to be read."""
+    """Learn from new sessions, because the notes are about to be read."""
     from rekindle.watching.background_learning import is_learning_pending, learn_pending
 
     if not is_learning_pending(config.home):

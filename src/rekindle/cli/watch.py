@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 def watch_sessions(
     once: Annotated[
-        bool, typer.Option("--once", help="Import what is new, learn from it, and exit.")
+        bool, typer.Option("--once", help="Import new sessions, learn from them, and exit.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

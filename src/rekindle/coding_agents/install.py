@@ -170,7 +170,7 @@ def _is_blank(text: str, initial: str) -> bool:
 
 
 def _save_original(change: FileChange, backup: str | None, records: InstallRecords) -> str | None:
-    """Keep what an uninstallation will restore, and return its name."""
+    """Save the original for an uninstallation, and return its name."""
     if change.original is None:
         return None
     if change.original == change.before:

@@ -1,4 +1,4 @@
-"""What was installed where, and what the files were before: kept in Rekindle's home.
+"""Records of installations and of the original files, kept in Rekindle's home.
 
 <home>/installed/<id>.json                 the record of one file
 <home>/installed/backups/<time>-<name>     the content of a file before a change

@@ -88,7 +88,7 @@ def prepare_resume(
     target: str | None = None,
     folder: str | None = None,
 ) -> tuple[ResumePlan, RestorePlan | None]:
-    """Plan how a session is resumed, and what is to be written for the agent before, if anything."""
+    """Plan how a session is resumed, and the file to write for the agent first, if any."""
     plan = plan_resume(session, target=target, folder=folder)
     if plan.agent == CHAT:
         return plan, None

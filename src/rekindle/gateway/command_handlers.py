@@ -176,7 +176,7 @@ def fork_session(context: CommandContext) -> str:
 
 
 def stop_turn(context: CommandContext) -> str:
-    """Report what was stopped."""
+    """Stop the turn and report it."""
     text = describe_stopped(context).strip() or "Nothing to stop."
     return f"{text}\n{describe_conversation(context.session)}"
 
@@ -219,7 +219,7 @@ def show_status(context: CommandContext) -> str:
 
 
 def _describe_access(context: CommandContext) -> Iterable[str]:
-    """Yield the speaker's role, with what is left of their limits, and their jobs."""
+    """Yield the speaker's role, their remaining limits, and their jobs."""
     gate, source = context.gateway_context.gate, context.inbound.source
     if gate is None:
         return
@@ -250,7 +250,7 @@ def _describe_start(context: CommandContext) -> str:
         note = " (control group)" if start.arm == "cold" else ""
         return f"cold{note}"
     if start.template is None:
-        return "warm, with what is known about the project"
+        return "warm, with notes about the project"
     return f"warm, template “{clean_text(start.template, 100)}” (revision {start.revision})"
 
 

@@ -171,7 +171,7 @@ class Conversation:
         )
 
     def _build_tool_context(self, route: Route, role: Role) -> ToolContext:
-        """Build what the tools of the running turn may do."""
+        """Build the tool context of the running turn."""
         tool_context = self._context.build_tool_context(route, role)
         if self._context.gate is None or tool_context.approve is not None:
             return tool_context  # a terminal asks its user
@@ -293,7 +293,7 @@ class Conversation:
         return self.outbound
 
     async def abandon(self, inbound: InboundMessage) -> list[OutboundMessage]:
-        """End a message that kept crashing the process, with all that joined its turn; tell the user."""
+        """End a message that kept crashing the process, with those that joined it; notify the user."""
         attempts = self._context.max_attempts
         times = "once" if attempts == 1 else f"{attempts} times"
         text = (

@@ -78,7 +78,7 @@ _DEFAULT_OPTIONS = GatewayOptions()
 
 
 class RefusedMessage(NamedTuple):
-    """A message that was not stored: the role of its sender, and what they are told."""
+    """A message that was not stored: the role of its sender, and the reply to them."""
 
     role: str
     reply: OutboundMessage | None = None

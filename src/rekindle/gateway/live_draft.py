@@ -104,7 +104,7 @@ class LiveDraft:
 
 
 async def _run_uncancelled(coroutine: Coroutine[object, object, None]) -> None:
-    """Run a coroutine to its end, even when cancelled meanwhile."""
+    """Run a coroutine to its end, even if this task is cancelled."""
     task = asyncio.ensure_future(coroutine)
     try:
         await asyncio.shield(task)

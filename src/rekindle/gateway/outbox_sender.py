@@ -205,7 +205,7 @@ class OutboxSender:
         return True
 
     async def _report_unsent_file(self, outbound: OutboundMessage, error: PlatformError) -> None:
-        """Tell the chat that a file will not come: its sender was told that it is on its way."""
+        """Report in the chat that a file could not be sent, since its sender expects that it was."""
         if outbound.file is None:
             return
         name, reason = clean_text(Path(outbound.file).name), clean_text(str(error), 200)

@@ -276,7 +276,7 @@ class Worker:
         return find_refusal(self._context.gateway_context, inbound)
 
     async def _stream_turn(self, inbound: InboundMessage) -> tuple[str, dict[str, Usage]]:
-        """Run the turn; return its result for the metrics, and what it used."""
+        """Run the turn; return its result for the metrics, and its usage."""
         conversation, draft = self._conversation, self._draft
         ended: TurnEnded | None = None
         try:
@@ -324,7 +324,7 @@ class Worker:
     async def _stop_pending(
         self, inbound_messages: Sequence[InboundMessage], command: InboundMessage
     ) -> int:
-        """End what is queued before a command that stops it; return the number of messages."""
+        """End the messages queued before a stop command; return their number."""
         to_stop = [
             one
             for one in inbound_messages

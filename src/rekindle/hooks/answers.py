@@ -1,4 +1,4 @@
-"""Answer hooks: what a session is told at its start, with its first prompt, and after a failure."""
+"""Answer hooks at the start of a session, with its first prompt, and after a failure."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class HookAnswerer:
             record_trouble(self._home, f"{given.agent} {given.event}", str(error))
 
     def delete_old_states(self) -> None:
-        """Delete what is known of sessions that ended long ago."""
+        """Delete the states of sessions that ended long ago."""
         self._states.delete_old()
 
 

@@ -1,4 +1,4 @@
-"""Import a session of another agent and learn from it, in a process of its own.
+"""Import a session of another agent and learn from it, in a separate process.
 
 Nobody waits for it: the agent may be gone already, and its hooks must not wait for this either.
 """
@@ -63,7 +63,7 @@ def _take_turn(home: Path) -> Generator[None]:
 
 
 def _read_stamp(path: str) -> str | None:
-    """Return what changes with the file, or with what a database has not written to it yet."""
+    """Return a stamp that changes with the file, or with the write-ahead log of a database."""
     return next((file.stamp for file in find_files([path], lambda path, reason: None)), None)
 
 

@@ -124,7 +124,7 @@ def is_launcher_current(home: Path) -> bool:
 
 
 def run_hook(agent: str, event: str) -> None:
-    """Do what the launcher of the home does, for `rekindle hook`; renew the launcher if necessary."""
+    """Run the launcher of the home for `rekindle hook`; renew the launcher if necessary."""
     from .client import run_client
 
     home = _find_home()

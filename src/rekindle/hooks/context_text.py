@@ -1,4 +1,4 @@
-"""Render what a hook tells an agent: notes as data from earlier sessions, never as instructions."""
+"""Render the output of a hook: notes as data from earlier sessions, never as instructions."""
 
 from __future__ import annotations
 

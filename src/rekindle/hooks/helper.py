@@ -47,7 +47,7 @@ class InvalidRequest(Exception):
 
 
 def run_helper(home: str) -> None:
-    """Answer the request on standard input, then those of other clients until nobody asks."""
+    """Answer the request on standard input, then those of other clients until there are no more."""
     folder = Path(home) / HOOKS_FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chdir(folder)  # the path of a socket must be short
@@ -138,7 +138,7 @@ class HookHelper:
         self._sources = {**read_sources([*sys.modules.values()]), **self._sources}
 
     def finish(self) -> None:
-        """Wait for what was not done before an answer."""
+        """Finish the work that was deferred until after the answer."""
         if self._writer.is_alive():
             self._writes.put(None)
             self._writer.join(10.0)

@@ -38,7 +38,7 @@ class StoreNotes:
         self._store = store
 
     def recall_start(self, folder: str, message: str, known: AbstractSet[str]) -> Recall:
-        """Return what a session should be told before it begins."""
+        """Return the notes for a session before it begins."""
         return recall_at_start(self._store, folder, message, known)
 
     def recall_failure(
@@ -49,13 +49,13 @@ class StoreNotes:
 
 
 class ServerNotes:
-    """Notes of a server; only the folder, the key of its repository and its branch are told to it."""
+    """Notes of a server, which gets only the folder, the key of its repository and its branch."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     def recall_start(self, folder: str, message: str, known: AbstractSet[str]) -> Recall:
-        """Return what a session should be told before it begins."""
+        """Return the notes for a session before it begins."""
         from rekindle.api.values import StartRecall
 
         asked = StartRecall(

@@ -28,14 +28,14 @@ class HookTrouble(NamedTuple):
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error; one that nobody expected with its kind."""
+    """Describe an error; an unexpected one with its type."""
     if isinstance(error, RekindleError | OSError):
         return str(error)
     return f"{type(error).__name__}: {error}"
 
 
 def record_trouble(home: Path, hook: str, reason: str) -> None:
-    """Record a trouble; if even that fails, nobody is told."""
+    """Record a trouble; ignore errors while doing so."""
     text = " ".join(reason.split())[:MAX_REASON_CHARS]
     line = json.dumps({"time": round(time.time(), 3), "hook": hook, "reason": text}) + "\n"
     file = home / HOOKS_FOLDER / TROUBLES

@@ -25,7 +25,7 @@ def load_notes(
     folder: str | None = None,
     owner: str | None = None,
 ) -> str:
-    """Return what a session should be told before it begins; empty if nothing is known.
+    """Return the notes for a session before it begins; empty if nothing is known.
 
     It is what `rekindle learn` found in earlier sessions of the folder (default: the current one) and
     what fits the request. A session gets the same text in every turn, so that the model's cache

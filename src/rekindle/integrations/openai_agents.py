@@ -67,7 +67,7 @@ class RekindleSession:
 
 
 class UsageHooks(RunHooks[Any]):
-    """Record what a run costs: `Runner.run(…, session=session, hooks=UsageHooks(session))`."""
+    """Record the cost of a run: `Runner.run(…, session=session, hooks=UsageHooks(session))`."""
 
     def __init__(self, session: RekindleSession) -> None:
         self._access = session.access

@@ -51,7 +51,7 @@ class RekindleHistory:
         return ModelMessagesTypeAdapter.validate_python(frames)
 
     async def add(self, messages: Sequence[ModelMessage]) -> None:
-        """Store new messages and what they cost; they are durable when this returns."""
+        """Store new messages and their cost; they are durable when this returns."""
         frames = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         used = [
             (message.model_name or "unknown", tokens)

@@ -1,4 +1,4 @@
-"""Say in one line what a call did, and in one line what went wrong."""
+"""Describe in one line what a call did, and in one line what went wrong."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def parse_json_object(data: bytes, where: str) -> dict[str, JSON]:
 
 
 def is_valid_text(text: str) -> bool:
-    """Return whether a text can be written in UTF-8 and has no characters that nobody sees."""
+    """Return whether a text can be written in UTF-8 and has no invisible characters."""
     return (text.isascii() and text.isprintable()) or not any(map(_is_invisible, text))
 
 

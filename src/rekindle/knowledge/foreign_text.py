@@ -1,4 +1,4 @@
-"""Tell which commands of a session may follow what a stranger wrote.
+"""Find the commands of a session that may follow a stranger's text.
 
 Whatever an agent reads may tell it what to run: a README, the output of a package, a log, a ticket, a
 row of a database, the name of a file or branch. So a command is an echo if a name in it stood in such

@@ -95,7 +95,7 @@ class RequestHandler:
 def _get_text(params: Mapping[str, Any], name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str):
-        raise RequestRefused(INVALID_PARAMS, f"{name}: expected a text")
+        raise RequestRefused(INVALID_PARAMS, f"{name}: expected a string")
     return value
 
 

@@ -44,7 +44,7 @@ class Quoter:
         self._redactor = redactor
 
     def clean(self, text: str) -> str:
-        """Return the text without secrets and without characters that nobody sees."""
+        """Return the text without secrets and invisible characters."""
         # Redacted twice: an invisible character may hide a secret, and removing it may join one.
         found = self._redactor.redact_text(text[:MAX_SOURCE_CHARS])
         visible = strip_hidden_chars(strip_control_characters(found))

@@ -117,7 +117,7 @@ class SessionService:
             return read_resource(library, uri)
 
     def describe_error(self, error: Exception) -> str:
-        """Return what an error says, without secrets."""
+        """Return the message of an error, without secrets."""
         message = str(error) if isinstance(error, RekindleError) else f"The disk failed: {error}"
         return self._quoter.clean(message)[:MAX_ERROR_CHARS]
 

@@ -90,7 +90,7 @@ class StdioServer:
             else:
                 self._requests.put(fields)
         elif "id" in fields and method is not None:
-            self._send_error(None, _INVALID_REQUEST, "id: expected a text or a number")
+            self._send_error(None, _INVALID_REQUEST, "id: expected a string or a number")
 
     def _answer_handshake(self, params: Any) -> dict[str, Any]:
         given = as_object(params)

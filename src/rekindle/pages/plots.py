@@ -397,7 +397,7 @@ def render_forest(
     format_value: Callable[[float], str] = format_tick,
     mark: float | None = None,
 ) -> Svg:
-    """Render a table of values with their intervals beside each other on one scale.
+    """Render a table of values with their intervals on one scale.
 
     `names` are the headers: of the rows, of the values, and of their further cells.
     """
@@ -468,7 +468,7 @@ def render_sparkline(
 
 
 def render_key(*entries: tuple[str, str]) -> Svg:
-    """Render what the colors mean: a class and its words each."""
+    """Render the legend of the colors: a class and its words each."""
     items = "".join(
         f'<li><svg class="graph {color}" aria-hidden="true"><line class="range" x1="0" x2="100%"'
         ' y1="6" y2="6" stroke="currentColor"/>'

@@ -28,7 +28,7 @@ class ChunkMapper(Protocol):
 
     @property
     def chunk_seconds(self) -> float:
-        """How long a chunk should take: long against what it costs to give it to a worker."""
+        """How long a chunk should take: much longer than sending it to a worker."""
         ...
 
     def map_chunks(

@@ -37,7 +37,7 @@ class Attachment(NamedTuple):
     """A file that came with a message. Nothing is downloaded before `fetch` is called.
 
     `fetch` takes the maximum number of bytes, and raises PlatformError if there are more or if the
-    file cannot be had. The name is chosen by whoever sent it.
+    file cannot be downloaded. The sender chooses the name.
     """
 
     name: str

@@ -245,7 +245,7 @@ class DiscordPlatform(Platform):
         return await replace_brackets(text, show)
 
     async def _find_channel(self, id: str) -> _Channel:
-        """Return what is known of a channel: people can make threads at any time."""
+        """Return the known data of a channel: people can create threads at any time."""
         if (known := self._channels.get(id)) is not None:
             return known
         client = await self._ensure_client()
@@ -260,7 +260,7 @@ class DiscordPlatform(Platform):
         return self._channels[id]
 
     async def _read_missed(self) -> list[dict[str, Any]]:
-        """Read what was written in known channels after the last acknowledged message."""
+        """Read the messages in known channels after the last acknowledged one."""
         missed: list[dict[str, Any]] = []
         client = await self._ensure_client()
         for channel, position in self._positions.list_channels()[-_MAX_CATCH_UP:]:

@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class FolderPlatform(Platform):
-    """Writes every message that is sent to a file of its own; nothing ever comes in."""
+    """Writes every sent message to its own file; never receives any."""
 
     name = "folder"
     limit = 10_000_000

@@ -1,4 +1,4 @@
-"""A kind of platform: what it needs to be set up, and how to connect to it.
+"""A kind of platform: its settings, and how to connect to it.
 
 A platform's file ends with its kind:
 
@@ -31,7 +31,7 @@ class PlatformField:
 
 @dataclass(frozen=True, slots=True)
 class PlatformKind:
-    """A kind of platform. `connect` takes the settings and a folder for what it must remember."""
+    """A kind of platform. `connect` takes the settings and a folder for its state."""
 
     name: str
     title: str

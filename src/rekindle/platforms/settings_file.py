@@ -1,4 +1,4 @@
-"""The settings of one platform, in a file of its own that only the user can read.
+"""The settings of one platform, in a separate file that only the user can read.
 
 <home>/platforms/<name>.toml    the settings, among them tokens
 <home>/platforms/<name>/        what the platform must remember, such as the keys of a device
@@ -25,7 +25,7 @@ def get_settings_path(name: str, home: Path) -> Path:
 
 
 def get_state_folder(name: str, home: Path) -> Path:
-    """Return the folder for what a platform must remember, and create it."""
+    """Return the folder for a platform's state, and create it."""
     folder = home / FOLDER_NAME / name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder

@@ -297,7 +297,7 @@ class SlackPlatform(Platform):
     # -- after an outage
 
     async def _read_missed(self) -> list[dict[str, Any]]:
-        """Read what was written in known conversations after the last acknowledged message."""
+        """Read the messages in known conversations after the last acknowledged one."""
         missed: list[dict[str, Any]] = []
         for conversation, position in self._positions.list_channels()[-_MAX_CATCH_UP:]:
             channel, _, thread = conversation.partition(":")

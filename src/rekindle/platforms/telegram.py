@@ -242,7 +242,7 @@ class TelegramPlatform(Platform):
     async def _fetch(self, file_id: str, max_bytes: int) -> bytes:
         file = await self._call(self._bot.get_file(file_id))
         if (file.file_size or 0) > max_bytes:
-            raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+            raise PlatformError(f"the file is larger than {max_bytes} bytes", permanent=True)
         url = self._bot.session.api.file_url(self._bot.token, file.file_path or "")
         content = bytearray()
 
@@ -251,7 +251,9 @@ class TelegramPlatform(Platform):
             async for chunk in stream:
                 content.extend(chunk)
                 if len(content) > max_bytes:
-                    raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+                    raise PlatformError(
+                        f"the file is larger than {max_bytes} bytes", permanent=True
+                    )
             return bytes(content)
 
         return await self._call(download())

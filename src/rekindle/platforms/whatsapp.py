@@ -226,7 +226,7 @@ class WhatsAppPlatform(Platform):
         return messages
 
     def _record_status(self, status: Mapping[str, Any]) -> None:
-        """Learn from a report of delivery what a lost answer would have said."""
+        """Record the delivery status that a lost response would have reported."""
         nonce = status.get("biz_opaque_callback_data")
         if status.get("status") != "failed" and nonce:
             self._journal.record_sent(str(nonce), str(status["id"]))
@@ -275,7 +275,7 @@ class WhatsAppPlatform(Platform):
     async def _fetch(self, media_id: str, max_bytes: int) -> bytes:
         media = await self._call("GET", media_id)
         if int(media.get("file_size") or 0) > max_bytes:
-            raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+            raise PlatformError(f"the file is larger than {max_bytes} bytes", permanent=True)
         return await fetch_file(str(media["url"]), max_bytes, self._build_headers())
 
     # -- sending

@@ -72,7 +72,7 @@ def parse_rule(text: str, zone: str, now: float) -> ScheduleRule:
     if rule.kind == "once" and float(rule.value) < now:
         raise InvalidInput(f"schedule: {text!r:.80} is in the past")
     if compute_next_run(rule, now) is None:
-        raise InvalidInput(f"schedule: {text!r:.80} never comes")
+        raise InvalidInput(f"schedule: {text!r:.80} never occurs")
     return rule
 
 

@@ -28,9 +28,9 @@ def from_json(value: object) -> Source:
     platform, chat_id = fields.pop("platform"), fields.pop("chat_id")
     chat_type = fields.pop("chat_type") or "dm"
     if not platform:
-        raise InvalidInput("source.platform: expected text, got nothing")
+        raise InvalidInput("source.platform: missing; expected text")
     if not chat_id:
-        raise InvalidInput("source.chat_id: expected text, got nothing")
+        raise InvalidInput("source.chat_id: missing; expected text")
     if chat_type not in CHAT_TYPES:
         allowed = ", ".join(CHAT_TYPES)
         raise InvalidInput(f"source.chat_type: {chat_type!r:.80} is not one of {allowed}")

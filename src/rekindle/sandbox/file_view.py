@@ -134,11 +134,11 @@ def _check_root(root: str, home: str, own: Iterable[str]) -> None:
         if root == folder or (
             _is_inside(root, folder) and not _is_inside(root + "/", f"{folder}/work")
         ):
-            raise InvalidInput(f"{root} holds Rekindle's own files; start in another folder")
+            raise InvalidInput(f"{root} contains Rekindle's own files; start in another folder")
     is_system = any(root == folder or _is_inside(root, folder) for folder in SYSTEM_FOLDERS[:8])
     if (root in _WIDE_FOLDERS and root != home) or _is_inside(home, root) or is_system:
         raise InvalidInput(
-            f"{root} is too wide for the sandbox; start in the folder of a project instead"
+            f"{root} is too broad for the sandbox; start in a project folder instead"
         )
 
 

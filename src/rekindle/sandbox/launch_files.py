@@ -1,4 +1,4 @@
-"""Undo what a command did to files of its workspace that run code later.
+"""Undo changes of a command to files in its workspace that run code later.
 
 Mounts protect the files that exist. A command can still create one that did not exist, and Landlock
 cannot protect single files at all. So the files are recorded before a command and checked after it.
@@ -92,7 +92,7 @@ def _walk_tree(path: str) -> Iterator[str]:
 
 
 def _read_state(path: str) -> _State:
-    """Return what is at a path; None if nothing is, or it is too large to keep."""
+    """Return the contents of a path; None if it does not exist or is too large to keep."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):

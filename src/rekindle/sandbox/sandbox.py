@@ -185,7 +185,7 @@ def _protect_background(
 
 
 def _open_private_base() -> str:
-    """Return the folder of our temporary files; nobody else can enter it."""
+    """Return the private folder of our temporary files."""
     base = os.path.join(tempfile.gettempdir(), f"rekindle-sandbox-{os.getuid()}")
     try:
         os.mkdir(base, 0o700)

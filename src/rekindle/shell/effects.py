@@ -1,4 +1,4 @@
-"""The side effects of a command, and the arguments from which the rules tell them."""
+"""The side effects of a command, and the arguments that the rules use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIT_VALUES = ("-C", "-c", "--git-dir", "--work-tree")  # options before the subc
 
 
 class EffectLevel(IntEnum):
-    """How far an effect reaches, and so what is done about it."""
+    """How far an effect reaches, and thus how it is handled."""
 
     EXTERNAL = 1  # others notice it: it may be described, but not shown as a call to repeat
     DESTRUCTIVE = 2  # it deletes something where that is allowed: never learned

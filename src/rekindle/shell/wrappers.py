@@ -21,7 +21,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
 class ProgramWrapper(NamedTuple):
-    """How a program is told what to run."""
+    """How a program gets the command to run."""
 
     value_options: frozenset[str] = frozenset()  # options followed by a value
     subcommands: frozenset[str] = frozenset()  # it runs another program only with one of these

@@ -619,7 +619,7 @@ class Store:
         )
 
     def redo(self, session: Session | str, rewind_id: int | None = None) -> Rewind:
-        """Restore what the last (or given) rewind removed, in place of what came since."""
+        """Restore what the last (or given) rewind removed, replacing later messages."""
         now = self._clock()
         return self._write(lambda tx: rewind.redo_rewind(tx, _get_id(session), rewind_id, now))
 

@@ -1,4 +1,4 @@
-"""`python -m rekindle.testing`: run a fake as a program, until it is told to stop; or speak to one."""
+"""`python -m rekindle.testing`: run a fake as a program until it is stopped, or talk to one."""
 
 from __future__ import annotations
 

@@ -266,9 +266,9 @@ class ChatServer:
         if op in ("send", "edit") and (refused or self.refuse):
             raise self.refuse or PlatformError("temporarily refused")
         if self._is_revoked and op in ("listen", "send", "edit"):
-            raise PlatformError("the bot is not let in any more", permanent=True)
+            raise PlatformError("the bot is no longer allowed in", permanent=True)
         if op == "send" and len(request.get("content", "")) * 3 // 4 > self.max_upload:
-            raise PlatformError(f"the file has more than {self.max_upload} bytes", permanent=True)
+            raise PlatformError(f"the file is larger than {self.max_upload} bytes", permanent=True)
         if op == "listen":
             self._listeners.add(writer)
             with self._state.lock:

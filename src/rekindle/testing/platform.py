@@ -129,7 +129,7 @@ def _parse_file(name: str, encoded: str) -> Attachment:
 
     async def fetch(max_bytes: int) -> bytes:
         if len(content) > max_bytes:
-            raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+            raise PlatformError(f"the file is larger than {max_bytes} bytes", permanent=True)
         return content
 
     media_type, _ = mimetypes.guess_type(name)

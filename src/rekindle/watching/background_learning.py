@@ -1,4 +1,4 @@
-"""Learn from what reading commands have imported, in a process of its own: nobody waits for it.
+"""Learn from sessions imported by reading commands, in a separate process, so that nobody waits.
 
 An import leaves a mark in the home. Whoever reads next starts the learner, at most every half minute;
 it removes the mark before it begins, so that what is imported meanwhile is not forgotten.
@@ -33,7 +33,7 @@ def mark_pending(home: Path) -> None:
 
 
 def is_learning_pending(home: Path) -> bool:
-    """Return whether something was imported that nobody has learned from."""
+    """Return whether imported sessions are waiting to be learned from."""
     return os.path.exists(home / MARK_NAME)
 
 

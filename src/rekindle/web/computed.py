@@ -1,4 +1,4 @@
-"""Compute what takes long beside the requests, and keep it: a request shows what there is.
+"""Compute slow values in the background and keep them: a request shows the latest value.
 
 A value that is old is shown while a new one is computed; one that was slow to compute is kept longer,
 so that computing takes a small share of the machine at most.
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Stopped(Exception):
-    """The server stops: what is being computed is not needed any more."""
+    """The server stops, so a running computation is no longer needed."""
 
 
 class ComputedValue(NamedTuple, Generic[T]):
@@ -108,7 +108,7 @@ class ComputedValues:
         return cast(ComputedValue[T], entry.describe())
 
     def mark_old(self, key: Hashable) -> None:
-        """Have a value computed again when it is asked for: what it comes from was changed."""
+        """Recompute a value when it is next requested, because its inputs have changed."""
         if (entry := self._entries.get(key)) is not None:
             entry.changes += 1
 

@@ -93,7 +93,7 @@ class SessionFreshness:
             watcher.stop()
 
     def _judge_known(self) -> None:
-        """Let a process of its own judge sessions if what became of most is not known yet."""
+        """Start a separate process to judge sessions if most outcomes are unknown."""
         with suppress(RekindleError, OSError):
             ids = [one.id for one in self._store.recent(JUDGED_SAMPLE)]
             if len(self._store.session_outcomes.load(ids)) < len(ids) / 2:
@@ -156,7 +156,7 @@ def _start_watcher(watcher: ChangeWatcher, folders: tuple[Path, ...]) -> bool:
 
 @asynccontextmanager
 async def run_background(app: Starlette) -> AsyncGenerator[None]:
-    """Run what the server does besides answering, from its start to its end."""
+    """Run the background work of the server, from its start to its end."""
     tasks = [asyncio.create_task(get_list_state(app).refresh_choices())]
     freshness: SessionFreshness | None = app.state.freshness
     if freshness is not None:

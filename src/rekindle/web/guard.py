@@ -1,4 +1,4 @@
-"""Answer only requests that may be answered, and say in each answer what a browser may do with it.
+"""Answer only permitted requests, and restrict in each response what a browser may do with it.
 
 The checks are made once, here, before any view: the name of the host, the cookie, and for requests
 that change something the origin and the form token. A view cannot forget them.

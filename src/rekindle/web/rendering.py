@@ -132,7 +132,7 @@ def format_percent(rate: float | None) -> str:
 
 
 def shorten_text(text: str, length: int) -> Markup:
-    """Return a text on one line; what is cut off is in its hint."""
+    """Return a text on one line, with the full text as its tooltip."""
     line = " ".join(text.split())
     if len(line) <= length:
         return escape(line)

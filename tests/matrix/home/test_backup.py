@@ -33,7 +33,7 @@ def test_a_backup_restores_users_messages_media_and_keys_on_an_empty_machine(
     archive = lab.folder / "backup.tar.gz"
     assert f"Wrote {archive}" in lab("matrix", "backup", archive)
     assert archive.stat().st_mode & 0o777 == 0o600
-    assert "exists already" in lab.refusal("matrix", "backup", archive)
+    assert "already exists" in lab.refusal("matrix", "backup", archive)
     assert [path.name for path in lab.folder.glob(".*.part")] == []
     assert [path.name for path in (lab.home / "matrix").glob("backup-*")] == []
     assert "empty" in lab.refusal("matrix", "restore", archive)

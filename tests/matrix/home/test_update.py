@@ -94,7 +94,7 @@ def test_services_of_systemd_run_the_server_and_an_update_that_fails_is_undone(
     make_broken_wheel(lab.folder / "wheels")
     lab.env["UV_FIND_LINKS"] = str(lab.folder / "wheels")
     refused = lab.refusal("matrix", "update", "--synapse-version=99.0.0", code=1)
-    assert f"Synapse 99.0.0 did not come up, so {OLDER} runs again" in refused
+    assert f"Synapse 99.0.0 did not start, so {OLDER} runs again" in refused
     assert lab.status()["synapse"]["version"] == OLDER
     assert lab.connect_bot().read(room) == [(f"@rekindle:{NAME}", "before the update")]
     assert lab.status()["last_backup"] is not None

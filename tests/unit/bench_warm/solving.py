@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.warm.tasks import Task
+from bench.warm.tasks.harbour_tasks import Task
 
 
 def words_for(task: Task) -> list[str]:

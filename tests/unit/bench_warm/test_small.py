@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.warm.small import is_success, parse_call
+from bench.warm.model.small_model import is_success, parse_call
 
 from rekindle import Message
 

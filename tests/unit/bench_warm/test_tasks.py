@@ -13,15 +13,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from bench.warm import world
-from bench.warm.tasks import FAMILIES, Task, tasks
-from bench.warm.world import World
+from bench.warm.tasks import harbour_world
+from bench.warm.tasks.harbour_tasks import FAMILIES, Task, list_tasks
+from bench.warm.tasks.harbour_world import World
 
 from tests.cases import check_each
 from tests.unit.bench_warm.solving import words_for
 
-ALL = [*tasks("train"), *tasks("test")]
-PROGRAM = compile(world.PROGRAM.read_text(), "quay", "exec")
+ALL = [*list_tasks("train"), *list_tasks("test")]
+PROGRAM = compile(harbour_world.PROGRAM.read_text(), "quay", "exec")
 
 
 def quay(place: World, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +75,7 @@ def solve(task: Task, place: World) -> str:
 def test_the_check_takes_a_right_solution_and_refuses_an_untouched_world(
     task: Task, tmp_path: Path
 ) -> None:
-    place = world.build(tmp_path / task.id, task.id)
+    place = harbour_world.build_harbour(tmp_path / task.id, task.id)
     assert not task.check(place, "")
     assert not task.check(place, f"Done: {task.ask}")
     assert task.check(place, solve(task, place))
@@ -90,7 +90,7 @@ def test_the_check_refuses_the_solution_of_another_task(task: Task, tmp_path: Pa
         and one.wanted.get("kind") == task.wanted.get("kind")
         and not set(one.wanted.values()) & set(task.wanted.values()) - {task.wanted.get("kind")}
     )
-    place = world.build(tmp_path / task.id, other.id)
+    place = harbour_world.build_harbour(tmp_path / task.id, other.id)
     told = solve(other, place)
     answer = {"prove": other.wanted.get("held"), "berth": other.wanted.get("value")}
     assert not task.check(place, answer.get(task.family) or told)
@@ -99,7 +99,7 @@ def test_the_check_refuses_the_solution_of_another_task(task: Task, tmp_path: Pa
 @pytest.mark.parametrize("family", ["knob", "log", "load"])
 def test_a_second_deed_beside_the_right_one_is_refused(family: str, tmp_path: Path) -> None:
     ours, other = [task for task in ALL if task.family == family][:2]
-    place = world.build(tmp_path / "w", ours.id)
+    place = harbour_world.build_harbour(tmp_path / "w", ours.id)
     solve(ours, place)
     words = words_for(ours._replace(wanted={**other.wanted, "day": ours.wanted.get("day", "")}))
     assert quay(place, *words).returncode == 0
@@ -108,7 +108,7 @@ def test_a_second_deed_beside_the_right_one_is_refused(family: str, tmp_path: Pa
 
 def test_a_setting_that_was_only_shown_is_not_set(tmp_path: Path) -> None:
     task = next(task for task in ALL if task.family == "knob")
-    place = world.build(tmp_path / task.id, task.id)
+    place = harbour_world.build_harbour(tmp_path / task.id, task.id)
     assert "nothing is changed" in quay(place, *words_for(task)[:-1]).stdout
     assert not task.check(place, "It is set.")
 
@@ -131,14 +131,14 @@ def test_a_setting_that_was_only_shown_is_not_set(tmp_path: Path) -> None:
 def test_a_wrong_way_fails_with_a_hint_at_the_right_one(
     words: list[str], hint: str, tmp_path: Path
 ) -> None:
-    done = quay(world.build(tmp_path / "w", "x"), *words)
+    done = quay(harbour_world.build_harbour(tmp_path / "w", "x"), *words)
     assert done.returncode == 2
     assert hint in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["prove", "berth", "knob", "log", "load"])
 def test_help_is_to_be_had(verb: str, tmp_path: Path) -> None:
-    place = world.build(tmp_path / "w", "x")
+    place = harbour_world.build_harbour(tmp_path / "w", "x")
     done = quay(place, verb, "--help")
     assert done.returncode == 0
     assert "usage: quay " + verb in done.stdout
@@ -146,7 +146,9 @@ def test_help_is_to_be_had(verb: str, tmp_path: Path) -> None:
 
 def test_the_program_stands_in_the_world_and_does_the_same_there(tmp_path: Path) -> None:
     for number, words in enumerate((["load", "MARIGOLD", "salt", "--kg", "5"], ["prove", "tides"])):
-        here, there = (world.build(tmp_path / f"{number}{one}", "x") for one in "ab")
+        here, there = (
+            harbour_world.build_harbour(tmp_path / f"{number}{one}", "x") for one in "ab"
+        )
         done, started = quay(here, *words), start_quay(there, *words)
         assert (done.returncode, done.stdout, done.stderr) == (
             started.returncode,
@@ -173,8 +175,11 @@ def test_no_task_is_asked_twice_and_train_and_test_share_no_wording() -> None:
 
 
 def test_a_world_follows_from_its_seed_alone(tmp_path: Path) -> None:
-    one, two = world.build(tmp_path / "a", "seed"), world.build(tmp_path / "b", "seed")
-    other = world.build(tmp_path / "c", "another")
+    one, two = (
+        harbour_world.build_harbour(tmp_path / "a", "seed"),
+        harbour_world.build_harbour(tmp_path / "b", "seed"),
+    )
+    other = harbour_world.build_harbour(tmp_path / "c", "another")
 
     def content(place: World) -> dict[str, bytes]:
         files = (path for path in place.root.rglob("*") if path.is_file())

@@ -219,7 +219,7 @@ def test_files_come_in_and_go_out(
             (image,) = heard.attachments
             assert (image.name, image.media_type, image.size) == ("a.png", "image/png", 50)
             assert await image.fetch(50) == b"a" * 50
-            with pytest.raises(PlatformError, match="more than 49 bytes"):
+            with pytest.raises(PlatformError, match="larger than 49 bytes"):
                 await image.fetch(49)
         await platform.send_file(CHAT, tmp_path / "out.txt", "see", "n")
         await platform.send_file(CHAT, tmp_path / "out.txt", "see", "n")

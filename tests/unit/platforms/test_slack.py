@@ -235,7 +235,7 @@ def test_files_come_in_with_the_token_for_slack_alone(
         image, other = heard.attachments
         assert (image.name, image.media_type, image.size) == ("a.png", "image/png", 50)
         assert await image.fetch(50) == b"a" * 50
-        with pytest.raises(PlatformError, match="more than 49 bytes"):
+        with pytest.raises(PlatformError, match="larger than 49 bytes"):
             await image.fetch(49)
         with pytest.raises(PlatformError, match="not kept at Slack"):
             await other.fetch(50)

@@ -52,9 +52,9 @@ def test_unknown_platforms_and_fields_are_taken_and_numbers_become_ids() -> None
     [
         (["telegram"], "source: expected an object, got list"),
         (None, "source: expected an object, got NoneType"),
-        ({"chat_id": "5"}, "source.platform: expected text, got nothing"),
-        ({"platform": "telegram"}, "source.chat_id: expected text, got nothing"),
-        ({"platform": "telegram", "chat_id": ""}, "source.chat_id: expected text, got nothing"),
+        ({"chat_id": "5"}, "source.platform: missing; expected text"),
+        ({"platform": "telegram"}, "source.chat_id: missing; expected text"),
+        ({"platform": "telegram", "chat_id": ""}, "source.chat_id: missing; expected text"),
         ({"platform": 1.5, "chat_id": "5"}, "source.platform: expected text, got float"),
         ({"platform": "x", "chat_id": "5", "user_id": True}, "source.user_id: expected text"),
         ({"platform": "x", "chat_id": "5", "chat_name": {}}, "source.chat_name: expected text"),

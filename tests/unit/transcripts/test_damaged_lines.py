@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.specimens import made
+from soak.fuzz.specimens import make_specimens
 
 from rekindle.transcripts import UnreadableEntry, detect_format
 from rekindle.types import Message
@@ -113,9 +113,9 @@ def put_documents_on_lines(data: bytes) -> bytes:
     return "\n".join(map(json.dumps, documents)).encode()
 
 
-LINE_SPECIMENS = [specimen for specimen in made(1) if is_line_specimen(specimen.data)] + [
+LINE_SPECIMENS = [specimen for specimen in make_specimens(1) if is_line_specimen(specimen.data)] + [
     specimen._replace(data=put_documents_on_lines(specimen.data))
-    for specimen in made(1)
+    for specimen in make_specimens(1)
     if specimen.format in ("atif", "tau-bench", "tau2", "openhands")
 ]
 

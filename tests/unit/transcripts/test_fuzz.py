@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak import fuzz
-from soak.damage import damage
-from soak.specimens import Specimen, made
+from soak.fuzz import fuzzing
+from soak.fuzz.damage import damage_file
+from soak.fuzz.specimens import Specimen, make_specimens
 
 from rekindle.transcripts import FORMATS, SessionStarted, TranscriptEvent, detect_format
 from rekindle.types import Message, Session
@@ -19,17 +19,17 @@ from tests.new_store import open_new_store
 pytestmark = pytest.mark.slow
 
 SEED = 20261
-SPECIMENS = made(SEED)
+SPECIMENS = make_specimens(SEED)
 
 
 @pytest.fixture(autouse=True)
 def new_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz, "open_store", open_new_store)
+    monkeypatch.setattr(fuzzing, "open_store", open_new_store)
 
 
 @pytest.mark.parametrize("format", [format.name for format in FORMATS])
 def test_no_damage_makes_a_reader_crash_hang_or_lose_good_lines(format: str) -> None:
-    report = fuzz.run(SPECIMENS, SEED, formats=[format], cases=range(25))
+    report = fuzzing.run(SPECIMENS, SEED, formats=[format], cases=range(25))
     assert report.by_format == {format: 25}
     assert list(report.findings.values()) == []
 
@@ -46,7 +46,7 @@ def test_a_specimen_is_a_sound_file_of_its_format(specimen: Specimen, tmp_path: 
 
 
 def test_a_seed_repeats_the_damage() -> None:
-    once, again = (damage(random.Random("x"), SPECIMENS[0].data, b"other") for _ in range(2))
+    once, again = (damage_file(random.Random("x"), SPECIMENS[0].data, b"other") for _ in range(2))
     assert once == again
     assert once.data != once.base
 
@@ -111,14 +111,14 @@ def test_a_reader_that_breaks_a_promise_is_found(
         return read(path) if self.name == "claude-code" else real(self, path)
 
     monkeypatch.setattr(type(FORMATS[0]), "read", instead)
-    monkeypatch.setattr(fuzz, "FOUND", tmp_path / "found")
-    monkeypatch.setattr(fuzz, "_SECONDS", 0.05)
-    monkeypatch.setattr(fuzz, "_known", {})
+    monkeypatch.setattr(fuzzing, "FOUND", tmp_path / "found")
+    monkeypatch.setattr(fuzzing, "_SECONDS", 0.05)
+    monkeypatch.setattr(fuzzing, "_known", {})
     lines = b"".join(
         b'{"sessionId": "s", "message": {"content": "a line of its own, number %d"}}\n' % number
         for number in range(6)
     )
-    report = fuzz.run(
+    report = fuzzing.run(
         [Specimen("claude-code", "lines", lines)], 1, formats=["claude-code"], cases=range(60)
     )
     found = [one for one in report.findings.values() if one.problem.startswith(problem)]

@@ -74,7 +74,7 @@ def move_name_to_text(message: Message) -> Message:
 
 
 def prefix_content(content: Content, marker: str) -> Content:
-    """Put a marker on a line of its own before the content."""
+    """Put a marker on a separate line before the content."""
     if content is None or isinstance(content, str):
         return f"{marker}\n{content or ''}".rstrip("\n")
     return [_make_text_part(marker), *content]

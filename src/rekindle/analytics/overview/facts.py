@@ -10,7 +10,7 @@ from rekindle.types import Session, Tokens
 
 
 class CommandCount(NamedTuple):
-    """How often a session ran a command of its own, such as `npm test`."""
+    """How often a session ran a project command, such as `npm test`."""
 
     name: str
     worked: int

@@ -82,7 +82,7 @@ class NameTable:
 
 
 class CountTable:
-    """Counts of sessions in columns: the rows of a session are beside each other."""
+    """Counts of sessions in columns: the rows of a session are adjacent."""
 
     def __init__(self, sessions: int) -> None:
         self.start = array("I", bytes(4 * sessions))

@@ -1,4 +1,4 @@
-"""Sum up a selection of calls from the index, in all and by everything that they can be grouped by."""
+"""Summarize a selection of calls from the index, in total and by every grouping."""
 
 from __future__ import annotations
 

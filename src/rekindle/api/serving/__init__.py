@@ -1,1 +1,1 @@
-"""The server: check requests, do what they ask for, keep stores and pushed transcripts."""
+"""The server: check and execute requests, and manage stores and pushed transcripts."""

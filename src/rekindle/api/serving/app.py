@@ -166,8 +166,8 @@ def _find_operation(scope: AsgiScope) -> tuple[ApiOperation, dict[str, str]]:
     if found is not None:
         return found
     if any(match_parts(one, parts) is not None for one in OPERATIONS):
-        raise ApiRefusal(405, "wrong_method", f"{method:.20} is not possible here.")
-    raise ApiRefusal(404, "not_found", "There is nothing at this address.")
+        raise ApiRefusal(405, "wrong_method", f"{method:.20} is not allowed here.")
+    raise ApiRefusal(404, "not_found", "Not found.")
 
 
 def _parse_query(operation: ApiOperation, scope: AsgiScope) -> object:
@@ -202,7 +202,7 @@ _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 def to_refusal(error: Exception) -> ApiRefusal:
-    """Return the answer to a request that failed; of errors that are not ours, nothing is told."""
+    """Return the answer to a failed request, without any detail of unexpected errors."""
     if isinstance(error, ApiRefusal):
         return error
     for kind, status, code in _STATUSES:

@@ -45,7 +45,11 @@ class BodyReader:
             raise _make_too_large(limit)
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip"):
-            raise ApiRefusal(415, "unsupported_encoding", "Send the body as it is, or gzip.")
+            raise ApiRefusal(
+                415,
+                "unsupported_encoding",
+                "Unsupported Content-Encoding: send the body uncompressed or with gzip.",
+            )
         reserved = 0
         try:
             parts: list[bytes] = []

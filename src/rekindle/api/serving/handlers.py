@@ -1,4 +1,4 @@
-"""Do what the operations say. Each method has the name of its operation."""
+"""Execute the operations. Each method has the name of its operation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_IMPORTS = 2  # at the same time: each takes a core
 
 
 class ApiRequest(NamedTuple):
-    """A request that was checked: who sent it, and what it contains."""
+    """A checked request: its sender and its contents."""
 
     access: Access
     path: dict[str, str]

@@ -1,4 +1,4 @@
-"""Who sends a request: API keys, what they allow, and how many requests they may send."""
+"""Authenticate requests by API keys, with their scopes and rate limits."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class KeyCache:
 
 
 class RateLimiter:
-    """Limits requests per name: so many per second, and a burst of several seconds' worth."""
+    """Limits requests per name to a rate per second, with bursts of several seconds' worth."""
 
     def __init__(
         self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic

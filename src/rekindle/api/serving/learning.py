@@ -1,4 +1,4 @@
-"""Learn from what clients send, store by store, in a process of its own: no request waits for it.
+"""Learn from pushed sessions, store by store, in a separate process, so that no request waits.
 
 A store with new sessions has a mark in the home, which is removed once they were learned from. So a
 server goes on where one was killed, and knows without opening them which stores have nothing new.
@@ -51,7 +51,7 @@ class LearningMarks:
             self._names[name] = None
 
     def take(self, limit: int) -> list[str]:
-        """Return stores that were marked longest; what happens to them from now on marks them anew."""
+        """Return the stores marked longest ago; later changes mark them again."""
         taken = [*self._names][:limit]
         for name in taken:
             with suppress(FileNotFoundError):  # left by a run that failed

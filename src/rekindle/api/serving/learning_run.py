@@ -1,4 +1,4 @@
-"""Learn from the sessions of stores: what the process does that the server starts for it."""
+"""Learn from the sessions of stores, in the process that the server starts for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the API server until it is stopped: listen, serve, finish what was begun, close the store."""
+"""Run the API server until it is stopped: listen, serve, finish open requests, close the store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class ServerLogFormatter(logging.Formatter):
     """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time, level, event and fields; never what a request contains."""
+        """Return time, level, event and fields; never the contents of a request."""
         fields: dict[str, Any] = {
             "time": round(record.created, 3),
             "level": record.levelname.lower(),

@@ -45,7 +45,7 @@ class _Upload:
         self._hash = hashlib.sha256()
 
     def read_state(self) -> TranscriptState:
-        """Return size and hash of what the file has."""
+        """Return size and hash of the file so far."""
         try:
             size = self.content.stat().st_size
         except FileNotFoundError:
@@ -80,7 +80,7 @@ class _Upload:
         return TranscriptState(size=self._size, sha256=self._hash.hexdigest())
 
     def restart(self) -> None:
-        """Throw away what the file has."""
+        """Discard the contents of the file."""
         if self.content.exists():
             os.truncate(self.content, 0)
         self.forget()
@@ -110,7 +110,7 @@ class TranscriptUploads:
     def append_chunk(
         self, tenant: str, name: str, data: bytes, *, offset: int, restart: bool
     ) -> TranscriptState:
-        """Append a chunk that follows what is there; raise `WrongOffset` if it does not."""
+        """Append the next chunk; raise `WrongOffset` if it does not follow the existing ones."""
         with self._hold(tenant, name) as upload:
             state = upload.read_state()
             if restart and offset == 0:
@@ -149,7 +149,7 @@ class TranscriptUploads:
         return self._root / hashlib.sha256(tenant.encode()).hexdigest()[:32]
 
     def _check_disk(self) -> None:
-        """Leave room for the store: what is pushed must not keep others from writing."""
+        """Leave disk space for the store: a push must not stop others from writing."""
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if shutil.disk_usage(self._root).free < MIN_FREE_BYTES:
             raise StoreFull("The disk of the server is nearly full.")
@@ -160,7 +160,7 @@ class TranscriptUploads:
         """Import a transcript into the tenant's store, as sessions of a user."""
         with self._hold(tenant, name) as upload:
             if not upload.content.exists():
-                raise NotFound("The server has nothing of this transcript.")
+                raise NotFound("The server has no part of this transcript.")
             report = import_transcripts(
                 store,
                 [_link_content(upload, place)],

@@ -1,4 +1,4 @@
-"""`rekindle doctor`: what is installed, what is wrong, and what to do about it."""
+"""`rekindle doctor`: show what is installed, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _change_agents(
     dry_run: bool,
     yes: bool,
 ) -> list[CodingAgent]:
-    """Plan, show, ask and apply; start again if a file changes meanwhile. Return what changed."""
+    """Plan, show, ask and apply; start over if a file has changed. Return the changes."""
     from rekindle.errors import ConfigChanged
 
     for attempt in range(_MAX_ATTEMPTS):

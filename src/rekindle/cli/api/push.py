@@ -50,7 +50,7 @@ def push_transcripts(
         ),
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on, and send what agents write.")
+        bool, typer.Option("--watch", help="Keep running and send new messages.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

@@ -28,7 +28,7 @@ def serve_api(
     listen: Annotated[
         str,
         typer.Option(
-            "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 is a free one."
+            "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port."
         ),
     ] = f"127.0.0.1:{DEFAULT_PORT}",
     tls_cert: Annotated[
@@ -38,11 +38,12 @@ def serve_api(
         Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key, in PEM.")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain HTTP on an address that others reach.")
+        bool,
+        typer.Option("--insecure", help="Allow plain HTTP on an address that others can reach."),
     ] = False,
     rate: Annotated[
         float,
-        typer.Option("--rate", min=0, help="Requests per second and API key; 0 for no limit."),
+        typer.Option("--rate", min=0, help="Requests per second per API key; 0 for no limit."),
     ] = DEFAULT_RATE,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request, not only those that fail.")
@@ -86,12 +87,12 @@ def add_key(
         list[str] | None,
         typer.Option(
             "--scope",
-            help="What it allows: read, write. Repeat for both.",
+            help="Scope: read or write (repeatable).",
             show_default="read and write",
         ),
     ] = None,
 ) -> None:
-    """Create an API key and print it, once: only its hash is kept.
+    """Create an API key and print it once; only its hash is stored.
 
     \b
     Examples:
@@ -129,7 +130,7 @@ def list_keys(json: JsonOption = False) -> None:
 
 @group.command("remove-key")
 def remove_key(
-    id: Annotated[str, typer.Argument(help="Id of the key, as `list-keys` shows it.")],
+    id: Annotated[str, typer.Argument(help="Key id, from `list-keys`.")],
 ) -> None:
     """Remove an API key; a running server refuses it within five seconds.
 
@@ -143,7 +144,7 @@ def remove_key(
 
 @group.command("learn", hidden=True)
 def learn_in_stores(names: Annotated[list[str], typer.Argument()]) -> None:
-    """Learn from stores that a server has marked; the server starts this."""
+    """Learn from stores that a server has marked. Started by the server."""
     import os
 
     from rekindle.api.serving import learning_run

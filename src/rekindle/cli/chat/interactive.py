@@ -164,7 +164,7 @@ class InteractiveSession:
                 return sessions[int(answer) - 1]
             self._screen.show_note(f"Enter a number from 1 to {len(sessions)}.")
 
-    async def ask_about_held(self, problem: str) -> HeldChoice:
+    async def ask_about_held_session(self, problem: str) -> HeldChoice:
         """Ask what to do about a session that another program holds."""
         self._screen.show_warning(problem)
         question = "Wait for it (w), continue in a copy (c), or Enter to cancel? "

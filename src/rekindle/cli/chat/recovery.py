@@ -1,4 +1,4 @@
-"""Find what a terminal continues: a session, and the work of terminals that ended in an answer."""
+"""Find the session that a terminal continues, and the work of terminals that ended during an answer."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def copy_session(store: Store, session: Session, owner: str) -> tuple[Session, L
 def find_leftovers(
     store: Store, locks: TerminalLocks, owner: str | None, session: Session | None
 ) -> Leftovers:
-    """Find what a user left in a session, and messages that never reached any session."""
+    """Find unanswered messages of a session, and messages that never reached any session."""
     inbound: list[InboundMessage] = []
     outbound: list[OutboundMessage] = []
     for route in store.routes.list_by_prefix(_TERMINAL_KEY_PREFIX):
@@ -108,7 +108,7 @@ def find_leftovers(
 def take_over_message(
     store: Store, locks: TerminalLocks, inbound: InboundMessage, instance: str, lease: float
 ) -> bool:
-    """Take over a message from a terminal that is gone; return False if another is working on it."""
+    """Take over a message from a terminal that has ended; return False if another one works on it."""
     holder = (
         store.inbox.get_lease_holder(inbound.key) or ""
     )  # not always the terminal that received it

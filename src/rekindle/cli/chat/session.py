@@ -214,7 +214,7 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
     async with conversation.hold.keep():
         if session is not None:
             opened = await open_held_session(
-                conversation, session, interactive.ask_about_held, interactive.announce_wait
+                conversation, session, interactive.ask_about_held_session, interactive.announce_wait
             )
             if opened is None:
                 return OK
@@ -267,7 +267,7 @@ async def _answer_input(
     found: tuple[Session | None, Leftovers],
     text: str,
 ) -> int:
-    """Answer the input of a pipe, after what is left of the session that was found."""
+    """Answer the input of a pipe, after the unanswered messages of the session."""
     session, leftovers = found
     view: ChatView = JsonLinesView() if setup.options.json else PipeView(agent.tools)
     for problem in agent.toolkit.problems:

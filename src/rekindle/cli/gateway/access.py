@@ -22,9 +22,7 @@ from .commands import group
 if TYPE_CHECKING:
     from rekindle.store.conversations.people import AccessEvent, Identity
 
-RoleOption = Annotated[
-    str, typer.Option("--role", "-r", help="What they may do: owner, user or guest.")
-]
+RoleOption = Annotated[str, typer.Option("--role", "-r", help="Role: owner, user or guest.")]
 UserArgument = Annotated[
     str, typer.Argument(metavar="PLATFORM:USER", help="Their id, such as matrix:@ada:example.org.")
 ]
@@ -34,7 +32,7 @@ UserArgument = Annotated[
 def allow_user(
     user: UserArgument,
     role: RoleOption = "user",
-    name: Annotated[str, typer.Option(help="A name for your list.")] = "",
+    name: Annotated[str, typer.Option(help="Name to show in lists.")] = "",
 ) -> None:
     """Let someone talk to the gateway, or change their role.
 
@@ -55,7 +53,7 @@ def allow_user(
 
 @group.command("deny")
 def deny_user(user: UserArgument) -> None:
-    """Stop someone from talking to the gateway, at once and until they are allowed again.
+    """Deny someone access to the gateway immediately, until they are allowed again.
 
     \b
     Examples:
@@ -73,10 +71,10 @@ def pair_user(
     code: Annotated[str, typer.Argument(help="The code that the gateway sent them.")],
     role: RoleOption = "user",
 ) -> None:
-    """Let in the person who gave you a pairing code.
+    """Allow the person who gave you a pairing code.
 
-    A stranger who writes to the gateway is sent a code. It works once and for an hour. Check that it
-    comes from the person you think it does.
+    The gateway sends a code to strangers, which works once and for an hour. Make sure that it comes
+    from the person you expect.
 
     \b
     Examples:
@@ -92,10 +90,10 @@ def pair_user(
 
 @group.command("list")
 def list_people(
-    log: Annotated[bool, typer.Option("--log", help="Show the newest decisions.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Show the latest decisions.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """List who may talk to the gateway, who asks to, and who is denied.
+    """List people who are allowed, waiting for approval, or denied.
 
     \b
     Examples:

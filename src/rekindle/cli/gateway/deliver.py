@@ -33,8 +33,12 @@ group = typer.Typer(
 
 @group.command("list")
 def list_deliveries(
-    state: Annotated[str, typer.Option(help="Only these: waiting, failed, sent or all.")] = "all",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to show.")] = 30,
+    state: Annotated[
+        str, typer.Option(help="Only this state: waiting, failed, sent or all.")
+    ] = "all",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of messages.")
+    ] = 30,
     json: JsonOption = False,
 ) -> None:
     """List outgoing messages, newest first. A message counts as sent once the platform gave it an id.
@@ -70,9 +74,11 @@ def list_deliveries(
 def retry_deliveries(
     numbers: Annotated[
         list[int] | None,
-        typer.Argument(metavar="[NUMBER]…", min=1, max=2**62, help="From `deliver list`."),
+        typer.Argument(
+            metavar="[NUMBER]…", min=1, max=2**62, help="Message number, from `deliver list`."
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All failed messages.")] = False,
 ) -> None:
     """Send failed messages again, through a running gateway.
 
@@ -86,7 +92,7 @@ def retry_deliveries(
     with open_for_writing() as store:
         count = store.inbox.requeue_failed(numbers or None)
     if not count and numbers:
-        raise NotFound("none of these failed; see `rekindle deliver list --state failed`")
+        raise NotFound("none of these messages failed; see `rekindle deliver list --state failed`")
     print_line(f"{format_count(count, 'message')} queued again.")
 
 

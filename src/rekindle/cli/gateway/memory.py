@@ -36,15 +36,15 @@ group = typer.Typer(
 FactOwnerOption = Annotated[
     str | None,
     typer.Option(
-        "--owner", metavar="NAME", help="Whose facts; without it, yours in the terminal chat."
+        "--owner", metavar="NAME", help="Owner of the facts. Default: you in the terminal chat."
     ),
 ]
-NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Of the fact.")]
+NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Number of the fact.")]
 
 
 @group.command("list")
 def list_facts(owner: FactOwnerOption = None, json: JsonOption = False) -> None:
-    """List the facts that are remembered, and the proposals that wait for your word.
+    """List facts, and proposals that wait for your approval.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def add_fact(
     owner: FactOwnerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add a fact. New sessions are told; those that have begun are not.
+    """Add a fact. Only new sessions get it.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def add_fact(
 def forget_fact(
     number: NumberArgument, owner: FactOwnerOption = None, json: JsonOption = False
 ) -> None:
-    """Remove a fact, or reject a proposal. `rekindle memory undo` takes it back.
+    """Remove a fact, or reject a proposal. `rekindle memory undo` restores it.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def forget_fact(
 def accept_fact(
     number: NumberArgument, owner: FactOwnerOption = None, json: JsonOption = False
 ) -> None:
-    """Make a proposal of the agent a fact.
+    """Accept a fact that the agent proposed.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def accept_fact(
 
 @group.command("undo")
 def undo_change(owner: FactOwnerOption = None, json: JsonOption = False) -> None:
-    """Undo the last change, by whomever; again, the one before it.
+    """Undo the last change, whoever made it. Repeat to undo earlier ones.
 
     \b
     Examples:
@@ -147,10 +147,12 @@ def undo_change(owner: FactOwnerOption = None, json: JsonOption = False) -> None
 @group.command("history")
 def show_history(
     owner: FactOwnerOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Changes to show.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of changes.")
+    ] = 50,
     json: JsonOption = False,
 ) -> None:
-    """Show the changes of the facts, newest first.
+    """Show changes to facts, newest first.
 
     \b
     Examples:

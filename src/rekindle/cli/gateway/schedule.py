@@ -29,18 +29,18 @@ group = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Its id or name.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Job id or name.")]
 OPERATOR = "operator"  # owner of the jobs that are made on the command line
 
 
 @group.command("add")
 def add_job(
-    when: Annotated[str, typer.Argument(help="When it runs; see the examples.")],
-    prompt: Annotated[str | None, typer.Argument(help="What a session is asked to do.")] = None,
+    when: Annotated[str, typer.Argument(help="When to run it; see the examples.")],
+    prompt: Annotated[str | None, typer.Argument(help="Prompt for the session.")] = None,
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="A shell command to run instead.")
     ] = None,
-    name: Annotated[str, typer.Option(help="A name for the job.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     deliver: Annotated[
         str,
         typer.Option(
@@ -96,7 +96,7 @@ def add_job(
 
 @group.command("list")
 def list_jobs(json: JsonOption = False) -> None:
-    """List all jobs, those that run next first.
+    """List all jobs, ordered by their next run.
 
     \b
     Examples:
@@ -133,7 +133,9 @@ def list_jobs(json: JsonOption = False) -> None:
 @group.command("history")
 def show_history(
     name: JobArgument,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Runs to show.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of runs.")
+    ] = 20,
     json: JsonOption = False,
 ) -> None:
     """Show the runs of a job, newest first, with their outputs.
@@ -169,7 +171,7 @@ def pause_job(name: JobArgument, json: JsonOption = False) -> None:
 
 @group.command("resume")
 def resume_job(name: JobArgument, json: JsonOption = False) -> None:
-    """Let a paused job run again, from its next time on.
+    """Resume a paused job at its next scheduled time.
 
     \b
     Examples:
@@ -180,7 +182,7 @@ def resume_job(name: JobArgument, json: JsonOption = False) -> None:
 
 @group.command("run")
 def run_job(name: JobArgument, json: JsonOption = False) -> None:
-    """Run a job now, in the running gateway; its later runs stay as they are.
+    """Run a job now, in the running gateway. Its schedule does not change.
 
     \b
     Examples:
@@ -193,7 +195,7 @@ def run_job(name: JobArgument, json: JsonOption = False) -> None:
 
 @group.command("remove")
 def remove_job(name: JobArgument) -> None:
-    """Delete a job and its history. The sessions of its runs stay.
+    """Delete a job and its history. The sessions of its runs are kept.
 
     \b
     Examples:

@@ -32,17 +32,20 @@ def set_up_platform(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting, instead of asking; NAME=@FILE reads it."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Setting to use without asking; NAME=@FILE reads a file.",
         ),
     ] = None,
     owner: Annotated[
-        str, typer.Option(metavar="USER", help="Your own id there; you may use every tool.")
+        str,
+        typer.Option(metavar="USER", help="Your id on the platform; owners may use every tool."),
     ] = "",
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Sign in once to check the settings.")
     ] = True,
 ) -> None:
-    """Connect a chat platform: asks for what it needs, checks it, and writes the settings.
+    """Connect a chat platform: ask for its settings, check them, and save them.
 
     The settings go to a file that only you can read, in the folder `platforms` of Rekindle's home.
     Nobody may talk to the gateway until you allow it: give your own id with --owner, or write to the

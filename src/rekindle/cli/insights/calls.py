@@ -50,14 +50,16 @@ def list_calls(
     what: SessionOrFilterArgument = None,
     all: AllOption = False,
     failed: Annotated[
-        bool, typer.Option("--failed", help="What failed: the calls, and what went wrong.")
+        bool, typer.Option("--failed", help="Show failed calls and their errors.")
     ] = False,
     refused: Annotated[
-        bool, typer.Option("--refused", help="What a person, a hook or a rule refused.")
+        bool, typer.Option("--refused", help="Show calls that a person, a hook or a rule refused.")
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, help="Only the newest.", show_default="all"),
+        typer.Option(
+            "--limit", "-n", min=1, help="Maximum number, newest first.", show_default="all"
+        ),
     ] = None,
     owner: OwnerOption = None,
     json: JsonOption = False,

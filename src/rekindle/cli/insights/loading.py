@@ -131,7 +131,7 @@ def _load_archive_statistics(
 
 
 def learn_new_sessions(store: Store, mapper: ChunkMapper) -> None:
-    """Observe what is new: projects, commands and what mended them come from observations.
+    """Observe new sessions: projects, commands and their fixes come from observations.
 
     A store that cannot be written, such as a replica, shows what was learned before.
     """

@@ -21,7 +21,7 @@ JobsOption = Annotated[
         min=1,
         max=1024,
         metavar="N",
-        help="Processes that do the work.",
+        help="Number of worker processes.",
         show_default="setting parallel.jobs: all cores",
     ),
 ]
@@ -30,7 +30,7 @@ SchedulerOption = Annotated[
     typer.Option(
         "--scheduler",
         metavar="URL",
-        help="Do the work on a Dask cluster: tcp://HOST:PORT or tls://HOST:PORT.",
+        help="Run on a Dask cluster: tcp://HOST:PORT or tls://HOST:PORT.",
         show_default="setting parallel.scheduler",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Print what sessions took, what keeps failing in them and what mended it."""
+"""Print what sessions cost, what keeps failing in them and what fixed it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def format_tokens(count: int) -> str:
 
 
 def describe_project(key: str) -> str:
-    """Return the short name of a project for people: of a folder, what tells it from its namesakes."""
+    """Return the short name of a project; for a folder, the part that distinguishes it from others."""
     from rekindle.projects import FOLDER_PREFIX, shorten_project
 
     if not key.startswith(FOLDER_PREFIX):
@@ -73,7 +73,7 @@ def describe_project(key: str) -> str:
 
 
 def describe_mend(failed: str, worked: str) -> str:
-    """Say what mended a command: what was run before it, or what was run instead of it."""
+    """Describe the fix of a command: a command before it, or instead of it."""
     if worked != failed and worked.endswith(f" && {failed}"):
         return f"`{worked.removesuffix(f' && {failed}')}` before it"
     return f"`{worked}` instead of `{failed}`"

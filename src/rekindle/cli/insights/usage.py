@@ -322,7 +322,7 @@ def _format_tokens(count: int) -> str:
 
 
 def _measure_bar(lines: Sequence[Sequence[str]]) -> int:
-    """Return how much room a terminal has beside a table, if its keys keep their width."""
+    """Return the width that is left next to a table, if its keys keep their width."""
     from rich.cells import cell_len
 
     widths = [min(max(map(cell_len, column)), 48) for column in zip(*lines, strict=True)]

@@ -178,7 +178,7 @@ def show_logs(
         LogChoice, typer.Argument(help="Program whose log to show.")
     ] = LogChoice.synapse,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")] = False,
 ) -> None:
     """Show the last lines of a log.
 
@@ -229,7 +229,7 @@ def create_user(
         raise InvalidInput("The password is empty.")
     secret = server.secrets.registration_shared_secret
     if not server.api.create_user(name, password, secret, is_admin=admin):
-        raise InvalidInput(f"There is a user {address} already.")
+        raise InvalidInput(f"User {address} already exists.")
     print_line(f"Created {address}")
     if not password_stdin:
         file = files.passwords / f"{name.replace('/', '_')}.txt"

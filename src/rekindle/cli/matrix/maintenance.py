@@ -57,7 +57,7 @@ def back_up(
 
 @group.command("restore")
 def restore(
-    archive: Annotated[Path, typer.Argument(help="Archive that `backup` has written.")],
+    archive: Annotated[Path, typer.Argument(help="Archive written by `backup`.")],
     client_port: ClientPortOption = None,
     federation_port: FederationPortOption = None,
     postgres_port: PostgresPortOption = None,
@@ -97,7 +97,7 @@ def restore(
 
 @group.command("update")
 def update(synapse_version: VersionOption = "") -> None:
-    """Update Synapse after a backup; the old version runs again if the new one does not come up.
+    """Update Synapse after a backup; the old version runs again if the new one does not start.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def update(synapse_version: VersionOption = "") -> None:
 @group.command("teardown")
 def tear_down(
     yes: Annotated[
-        bool, typer.Option(f"--{_PHRASE}", help="Do not ask: delete everything.")
+        bool, typer.Option(f"--{_PHRASE}", help="Delete everything without asking.")
     ] = False,
 ) -> None:
     """Stop the server and delete it with all users, messages, media and keys. Backups stay.

@@ -95,7 +95,7 @@ def format_bytes(count: int) -> str:
 
 
 def print_result(result: SetupResult) -> None:
-    """Tell what a set-up or a restore has led to, and what to do next."""
+    """Print the result of a set-up or a restore, and the next steps."""
     settings, files = result.server.settings, result.server.files
     if not result.is_changed:
         print_line("Nothing to do: the Matrix server is complete and running.")

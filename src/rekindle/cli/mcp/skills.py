@@ -1,4 +1,4 @@
-"""`rekindle skill export` and `rekindle plugin export`: what is known, in the forms of other agents."""
+"""`rekindle skill export` and `rekindle plugin export`: notes in the formats of other agents."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def export_skill(
 ) -> None:
     """Export what a project's sessions learned, or a template, as a skill (SKILL.md).
 
-    With --output, the skill becomes a folder of its name there. If it exists already, the change is
-    shown and you are asked first.
+    With --output, the skill is written to a folder with its name. If that folder exists, the change
+    is shown and you are asked first.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def export_plugin(
 ) -> None:
     """Export a plugin for Claude Code: hooks, MCP server and skill in one folder.
 
-    Use it with `claude --plugin-dir DIR`. It is for this machine: it names the home of Rekindle.
+    Use it with `claude --plugin-dir DIR`. It works only on this machine, with this home of Rekindle.
 
     \b
     Examples:

@@ -115,7 +115,7 @@ def render_footer(state: PickerState, width: int) -> list[Line]:
 
 
 def render_body(state: PickerState, width: int, height: int) -> list[Line]:
-    """Return the lines of the list and, on a wide screen, of the preview beside it."""
+    """Return the lines of the list and, on a wide screen, of the preview next to it."""
     if state.mode == "help":
         return _extend_lines([[("", f"  {line}")] for line in HELP.splitlines()], height)
     if not has_preview(width):

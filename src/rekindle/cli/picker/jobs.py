@@ -1,4 +1,4 @@
-"""Run work beside the event loop, and forget what is out of date."""
+"""Run work outside the event loop, and drop outdated results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Deliver = Callable[[Callable[[], None]], object]
 
 
 class LatestJob(Generic[T]):
-    """A thread for one kind of work, of which only the latest request counts.
+    """A thread for one kind of work, where only the latest request counts.
 
     A request that has not begun when a newer one comes is never run. One that runs can ask whether it
     is stale and stop; its result is not delivered either way.

@@ -8,7 +8,7 @@ import time
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from rekindle.cli.store_access import open_for_reading, refresh_and_tell
+from rekindle.cli.store_access import open_for_reading, refresh_with_notice
 from rekindle.cli.terminal.text import escape_control_chars
 from rekindle.config import get_home_and_env
 from rekindle.errors import RekindleError
@@ -31,7 +31,7 @@ def open_picker() -> int:
         # A picker refreshes when it is on the screen.
         with open_for_reading(refresh=not can_show_picker()) as store:
             if not store.has_any_sessions():
-                refresh_and_tell(store)  # the first time, there is nothing to show before
+                refresh_with_notice(store)  # the first time, there is nothing to show before
             if not store.has_any_sessions():
                 from .plain import print_welcome
 

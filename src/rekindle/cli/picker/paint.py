@@ -62,7 +62,7 @@ class FramePainter:
         self._shown: dict[int, str] = {}
 
     def clear(self) -> None:
-        """Forget what is on the screen, for example when its size has changed."""
+        """Forget the contents of the screen, for example when its size has changed."""
         self._shown = {}
 
     def render_changes(self, state: PickerState, width: int, height: int) -> str:

@@ -1,4 +1,4 @@
-"""Read what the picker shows. Everything here waits for the store, so it runs beside the screen."""
+"""Read the data of the picker. It waits for the store, so it runs outside the event loop."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def find_week_start(now: float) -> float:
 
 
 def list_tail_entries(messages: Sequence[Message]) -> list[TailEntry]:
-    """Return what was said, with the calls between two texts in one line."""
+    """Return the texts, with the calls between two texts in one line."""
     entries: list[TailEntry] = []
     calls: list[str] = []
     for message in messages:

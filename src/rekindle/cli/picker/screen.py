@@ -1,4 +1,4 @@
-"""The picker on a terminal: keys change its state, and work beside the event loop fills it."""
+"""The picker on a terminal: keys change its state, and background jobs fill it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class PickerScreen:
             self._fetch_rows()
 
     def _fetch_rows(self) -> None:
-        """Search for what is typed, or list all sessions of the scope."""
+        """Search for the typed text, or list all sessions of the scope."""
         text, where = self._state.query, self._scope.get_filter(is_all=self._state.is_all)
         self._state.is_searching = True
         self._is_page_requested = False
@@ -209,7 +209,7 @@ class PickerScreen:
         self._app.invalidate()
 
     def _show_new(self, lines: list[str]) -> None:
-        """Show what a refresh has brought, unless that would move the selection away."""
+        """Show new sessions after a refresh, unless that would move the selection."""
         if not lines:
             return
         self._show_status(" ".join(lines))

@@ -1,4 +1,4 @@
-"""The state of the picker: what it shows, and which session is selected. Nothing here reads or waits."""
+"""The state of the picker: its rows and its selection. Nothing here reads or waits."""
 
 from __future__ import annotations
 

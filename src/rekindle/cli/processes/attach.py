@@ -65,7 +65,7 @@ async def _print_output(processes: Processes, one: Process, owner: str | None) -
 async def _forward_input(
     processes: Processes, one: Process, owner: str | None, typed: asyncio.Queue[bytes]
 ) -> None:
-    """Forward keystrokes. A process without a terminal of its own gets whole lines."""
+    """Forward keystrokes. A process without its own terminal gets whole lines."""
     while True:
         data = await typed.get()
         before, detach, _ = data.partition(bytes([DETACH_KEY]))

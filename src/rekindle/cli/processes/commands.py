@@ -178,7 +178,7 @@ def logs(
 async def _copy_output(
     processes: Processes, one: Process, owner: str | None, follow: bool, tail: int | None
 ) -> None:
-    """Copy the output to stdout: what is there now, or everything until the end."""
+    """Copy the output to stdout: the current output, or everything until the end."""
     since = 0
     if tail is not None:
         since = (await processes.read_log(one.id, owner=owner, tail=tail, plain=False)).start
@@ -318,10 +318,8 @@ def restart(
 def send(
     id: ProcessIdArgument,
     text: Annotated[str | None, typer.Argument(help="Text to send.", show_default="")] = None,
-    no_enter: Annotated[
-        bool, typer.Option("--no-enter", help="Do not press Enter after it.")
-    ] = False,
-    eof: Annotated[bool, typer.Option("--eof", help="Then close its input.")] = False,
+    no_enter: Annotated[bool, typer.Option("--no-enter", help="Do not append Enter.")] = False,
+    eof: Annotated[bool, typer.Option("--eof", help="Close the input afterwards.")] = False,
     owner: ProcessOwnerOption = None,
     json: JsonOption = False,
 ) -> None:

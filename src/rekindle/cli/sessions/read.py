@@ -271,7 +271,7 @@ class SearchCommand(TyperCommand):
     """A command whose words may begin with a dash: `-word` leaves out messages with the word."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line with words to leave out marked, so that none is taken for options."""
+        """Parse the command line with excluded words marked, so that none is read as an option."""
         with_value = {
             name
             for option in self.params

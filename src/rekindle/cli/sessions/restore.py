@@ -99,7 +99,7 @@ def restore_session(
 
 
 def describe_changes(omitted: Mapping[str, int]) -> str:
-    """Say what of a session was left out or changed for an agent."""
+    """Describe what was omitted or changed in a session for an agent."""
     changes: list[str] = []
     for what, count in omitted.items():
         noun = next((noun for noun in _COUNTED_NOUNS if what.startswith(f"{noun} ")), what)

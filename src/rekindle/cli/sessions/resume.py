@@ -125,7 +125,7 @@ def resume_session(
 def prepare_session(
     name: str, target: str | None = None, folder: str | None = None, *, starts: bool = True
 ) -> PreparedResume:
-    """Find a session, the last one of this project without a name, and write what its agent needs.
+    """Find a session (default: the last one of this project), and write the files that its agent needs.
 
     If it is to be started, raise NotFound before anything is written for an agent that is missing.
     """

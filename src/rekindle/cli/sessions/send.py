@@ -98,7 +98,7 @@ def send_sessions(
 
 
 def _create_finder(store: Store, what: list[str]) -> Callable[[bool], Iterable[Session]]:
-    """Return a function that finds what was asked for: all of it, or only the latest sessions."""
+    """Return a function that finds the requested sessions: all of them, or only the latest."""
     if what and not is_filter(what):
         id = store.resolve(" ".join(what)).id
         return lambda is_sweep: [store.session(id)]
@@ -122,7 +122,7 @@ def _stop_at_signal(stop: threading.Event) -> None:
 
 
 class _SendPrinter:
-    """Shows what was sent: as JSON or as a line."""
+    """Prints sent sessions, as JSON or as a line."""
 
     def __init__(self, collector: Collector, *, is_json: bool) -> None:
         self.address = collector.address

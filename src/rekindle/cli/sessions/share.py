@@ -62,10 +62,11 @@ def share_session(
     name: _NameArgument = None,
     output: _OutputOption = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write Markdown instead of HTML, as to a FILE.md.")
+        bool,
+        typer.Option("--markdown", help="Write Markdown instead of HTML; the default for FILE.md."),
     ] = False,
     images: Annotated[
-        bool, typer.Option("--images", help="Include images; nobody checks what they show.")
+        bool, typer.Option("--images", help="Include images, which are not redacted.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     index: _IndexOption = None,

@@ -31,7 +31,7 @@ class FoldedSession(NamedTuple):
 
     @property
     def cost_source(self) -> str | None:
-        """Who says what it cost: the agent or the price list."""
+        """The source of a cost: the agent or the price list."""
         return "agent" if self.session.cost else "prices" if self.total.cost else None
 
 
@@ -60,7 +60,7 @@ def build_session_table(
 
 
 def format_sub_agent(session: Session) -> str:
-    """Format what a session was started as: `sub-agent`, or `sub-agent explorer` if that is known."""
+    """Format the kind of a sub-agent: `sub-agent`, or `sub-agent explorer` if it is known."""
     kind = session.sub_agent
     return "sub-agent" if kind in (None, "agent") else f"sub-agent {kind}"
 
@@ -105,7 +105,7 @@ def _add_usage(session: Session, sub_agents: Iterable[Session]) -> Session:
 
 
 def load_model_usage(store: Store, folded: FoldedSession) -> dict[str, Usage]:
-    """Return what each model used in a session and its sub-agents, with its cost."""
+    """Return the usage and cost of each model in a session and its sub-agents."""
     from rekindle.analytics.usage.report import compute_totals_by_key
 
     session = folded.session
@@ -119,7 +119,7 @@ def load_model_usage(store: Store, folded: FoldedSession) -> dict[str, Usage]:
 
 
 def describe_sub_agents(sub_agents: Iterable[Session]) -> list[dict[str, Any]]:
-    """Return what JSON says about sub-agents, each with what it used itself."""
+    """Return the JSON of sub-agents, each with its own usage."""
     return [
         {
             "id": one.id,

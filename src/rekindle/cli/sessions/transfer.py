@@ -200,7 +200,7 @@ def create_session_redactor(*, keeps_images: bool = False) -> SessionRedactor:
 
 
 def print_removed(removed: Mapping[str, int]) -> None:
-    """Print to stderr what was redacted, by kind and count."""
+    """Print the number of redactions by kind to stderr."""
     if not removed:
         print_notice("Redacted: no secrets or personal data found.")
         return

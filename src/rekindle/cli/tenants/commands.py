@@ -38,7 +38,7 @@ def open_directory() -> Generator[Tenants]:
 
     config = load_settings()
     if config.store.api_key:
-        raise AccessDenied("Tenants are administrated without an API key: unset store.api_key.")
+        raise AccessDenied("Tenants are managed without an API key: unset store.api_key.")
     with open_tenants(
         config.store.url,
         durability=config.store.durability,
@@ -56,9 +56,9 @@ def format_moment(seconds: float | None) -> str:
 
 @group.command("add")
 def add_tenant(name: TenantArgument) -> None:
-    """Add a tenant: an organisation with sessions of its own.
+    """Add a tenant: an organisation with its own sessions.
 
-    On SQLite it gets a file of its own next to the store. In PostgreSQL its rows are separated from
+    On SQLite it gets its own file next to the store. In PostgreSQL its rows are separated from
     those of others by views and by row-level security.
 
     \b
@@ -126,19 +126,21 @@ def remove_tenant(name: TenantArgument, yes: YesOption = False) -> None:
 def change_quota(
     name: TenantArgument,
     sessions: Annotated[
-        str | None, typer.Option(help="Most sessions stored, or `none`.", show_default=False)
+        str | None, typer.Option(help="Maximum number of sessions, or `none`.", show_default=False)
     ] = None,
     messages: Annotated[
         str | None,
-        typer.Option(help="Most messages stored per day, or `none`.", show_default=False),
+        typer.Option(help="Maximum number of messages per day, or `none`.", show_default=False),
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", help="Most bytes stored per day, or `none`.", show_default=False),
+        typer.Option(
+            "--bytes", help="Maximum number of bytes per day, or `none`.", show_default=False
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show or set how much a tenant may store. Days are those of UTC.
+    """Show or set how much a tenant may store. Days are in UTC.
 
     \b
     Examples:
@@ -175,12 +177,14 @@ def change_quota(
 @group.command("audit")
 def show_audit(
     name: Annotated[
-        str | None, typer.Argument(metavar="[TENANT]", help="Only of this tenant.")
+        str | None, typer.Argument(metavar="[TENANT]", help="Only entries of this tenant.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most entries shown.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of entries.")
+    ] = 50,
     json: JsonOption = False,
 ) -> None:
-    """Show who changed what, newest first, also of tenants that were removed.
+    """Show who changed what, newest first, including removed tenants.
 
     \b
     Examples:

@@ -33,7 +33,9 @@ def add_key(
     tenant: TenantArgument,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="What it may do: read, write or admin.", show_default="read"),
+        typer.Option(
+            "--scope", help="Scope: read, write or admin (repeatable).", show_default="read"
+        ),
     ] = None,
     member: Annotated[
         str | None, typer.Option(help="Member it belongs to.", show_default=False)
@@ -43,11 +45,11 @@ def add_key(
         typer.Option("--project", help="Limit it to this project.", show_default="all"),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0, help="Days after which it expires.", show_default="never")
+        float | None, typer.Option(min=0, help="Days until it expires.", show_default="never")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Add an API key and print its token, which is shown this once and not stored.
+    """Add an API key and print its token, which is shown only once.
 
     \b
     Examples:

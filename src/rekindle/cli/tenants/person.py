@@ -63,7 +63,7 @@ def export_data(
 def erase_data(
     tenant: TenantArgument, person: PersonArgument, yes: YesOption = False, json: JsonOption = False
 ) -> None:
-    """Erase everything that a tenant has stored about a person, and search for what is left.
+    """Erase everything that a tenant has stored about a person, and verify that nothing is left.
 
     \b
     Examples:

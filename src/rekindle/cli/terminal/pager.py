@@ -87,7 +87,7 @@ class PagerOutput:
             self.write_text(text)
 
     def close(self) -> None:
-        """Write what was held back, or wait until the user leaves the pager."""
+        """Write the pending output, or wait until the user leaves the pager."""
         if self._process is None:
             sys.stdout.write("".join(self._held))
             return

@@ -60,7 +60,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def to_safe_line(text: str, max_length: int) -> str:
-    """Collapse foreign text to one line that shows what it holds and controls nothing.
+    """Collapse foreign text to one line without control characters.
 
     Unlike `escape_control_chars`, this also replaces characters that are invisible or that turn the
     direction of writing: among other texts on a line they would hide or reorder those.

@@ -1,4 +1,4 @@
-"""`rekindle warm distill`: let a model reword notes and read wishes, and try what it proposes."""
+"""`rekindle warm distill`: let a model reword notes and find wishes, and test its proposals."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def distill_notes(
         ),
     ] = 40,
     check: Annotated[
-        bool, typer.Option("--check", help="Only try the proposals that wait; send nothing.")
+        bool, typer.Option("--check", help="Only check waiting proposals; send nothing.")
     ] = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept the proposals that won in the replay.")

@@ -1,4 +1,4 @@
-"""`rekindle warm learn` and `recall`: what a project's sessions know."""
+"""`rekindle warm learn` and `recall`: learn from a project's sessions, and recall."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def learn_sessions(
     scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Learn from new and changed sessions, and renew what is known about their projects.
+    """Learn from new and changed sessions, and update the notes of their projects.
 
     Import, chats and the gateway do this by themselves; run it to bring an older store up to date. What
     is finished is stored at once: a run that was interrupted goes on where it was.
@@ -101,7 +101,7 @@ def recall_notes(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what an agent is told at the start of a session, or when a call has failed.
+    """Show the notes that an agent gets at the start of a session, or when a call has failed.
 
     A question of a batch is {"at": "start", "folder": …, "message": …} or {"at": "failure",
     "folder": …, "tool": …, "arguments": {…}, "result": …}; answers come in the same order.
@@ -128,11 +128,11 @@ def recall_notes(
     elif recall.text:
         print_line(recall.text)
     else:
-        print_notice(explain_silence(is_known=is_known))
+        print_notice(explain_missing_notes(is_known=is_known))
 
 
-def explain_silence(*, is_known: bool) -> str:
-    """Say why an agent is told nothing in a folder whose project is known, or not."""
+def explain_missing_notes(*, is_known: bool) -> str:
+    """Explain why an agent gets no notes in a folder."""
     if is_known:
         return "Nothing that was learned in this project fits."
     return (
@@ -178,5 +178,5 @@ def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
 def _get_text(question: Mapping[str, Any], field: str) -> str:
     value = question.get(field) or ""
     if not isinstance(value, str):
-        raise InvalidInput(f"question: {field}: expected a text")
+        raise InvalidInput(f"question: {field}: expected a string")
     return value

@@ -102,7 +102,7 @@ def find_project_key(store: Store, wanted: str) -> str:
 
 
 def find_template(name: str) -> Template:
-    """Return the template with this id or name, or else what is known about a project of that name."""
+    """Return the template with this id or name, or else the notes of a project of that name."""
     try:
         return open_library().find(name)
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""`rekindle warm notes` and `rekindle lessons`: read, correct and share what a project knows."""
+"""`rekindle warm notes` and `rekindle lessons`: read, correct and share the notes of a project."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ def _describe_origin(origin: NoteOrigin) -> str:
 
 @group.command("add")
 def add_note(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What sessions should be told.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the note.")],
     project: NotesProjectOption = None,
 ) -> None:
-    """Add a note in your own words. Every session of the project is told.
+    """Add a note in your own words, which every session of the project gets.
 
     \b
     Examples:
@@ -171,10 +171,10 @@ def add_note(
 @group.command("edit")
 def edit_note(
     note: _NoteArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say instead.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="New text of the note.")],
     project: NotesProjectOption = None,
 ) -> None:
-    """Say a note in your own words. One that was learned is retired, and yours is told instead.
+    """Reword a note. A learned note is retired and replaced with yours.
 
     \b
     Examples:
@@ -192,7 +192,7 @@ def edit_note(
 
 @group.command("share")
 def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Tell a note in all your projects. Retire it in one of them to take it back there.
+    """Use a note in all your projects. Retire it in a project to remove it there.
 
     \b
     Examples:
@@ -208,7 +208,7 @@ def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> N
 
 @group.command("accept")
 def accept_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Accept a note that an agent or a model proposed. Until then, no session is told.
+    """Accept a note that an agent or a model proposed. Until then, no session gets it.
 
     \b
     Examples:
@@ -224,7 +224,7 @@ def accept_note(note: _NoteArgument, project: NotesProjectOption = None) -> None
 
 @group.command("pin")
 def pin_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Tell a note at every start, whatever the session is about.
+    """Include a note at every start, whatever the session is about.
 
     \b
     Examples:
@@ -240,9 +240,9 @@ def pin_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
 
 @group.command("retire")
 def retire_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Never tell a note again. One that you added, or that an agent proposed, is deleted.
+    """Retire a note. Notes that you added or that an agent proposed are deleted.
 
-    One that a model proposed is not proposed again.
+    A note that a model proposed is not proposed again.
 
     \b
     Examples:
@@ -258,7 +258,7 @@ def retire_note(note: _NoteArgument, project: NotesProjectOption = None) -> None
 
 @group.command("reset")
 def reset_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Forget that a note was pinned or retired.
+    """Undo the pinning or retiring of a note.
 
     \b
     Examples:
@@ -281,7 +281,7 @@ def show_lessons(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Put the lessons into this file, e.g. AGENTS.md, after showing the change.",
+            help="Write the lessons to this file, e.g. AGENTS.md, after showing the change.",
             show_default=False,
         ),
     ] = None,
@@ -298,7 +298,7 @@ def show_lessons(
       rekindle lessons --project owner/name --write AGENTS.md
     """
     if json and write is not None:
-        raise typer.BadParameter("--json and --write exclude each other")
+        raise typer.BadParameter("--json and --write cannot be combined")
     with open_for_notes() as store:
         known = _load_notes(store, project)
     told = _choose_lessons(known)

@@ -189,7 +189,7 @@ def pick_template(
     max: _MaxOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a session with this first message would be told, and why.
+    """Show the notes that a session with this first message would get, and why.
 
     These are the notes of the project of the folder, and those of a template that fits.
 

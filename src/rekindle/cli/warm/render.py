@@ -65,7 +65,7 @@ def write_build_result(result: BuildResult, removed: RedactionCounts) -> None:
 
 
 def write_redactions(removed: RedactionCounts) -> None:
-    """Print what was redacted in this run. Text learned earlier was redacted then."""
+    """Print the redactions of this run. Text learned earlier was redacted then."""
     print_line(f"Redacted: {format_redactions(removed) or 'nothing'}.")
 
 

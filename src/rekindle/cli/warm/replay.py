@@ -54,7 +54,7 @@ def replay_history(
     scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Replay your history: what would each session have been told, and did it come true?
+    """Replay your history: which notes would each session have got, and did they come true?
 
     Every session of a project with five or more earlier ones is asked for, with what was learned
     from the earlier ones only. Compared are the naive list (the 12 commonest commands and the 8

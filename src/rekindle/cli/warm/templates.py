@@ -90,8 +90,8 @@ def build(
 ) -> None:
     """Build a template from what past sessions share: commands, error fixes and files.
 
-    Reads only what is new since the last build. Values that are not known to be harmless are left
-    out; what was left out is counted.
+    Reads only sessions that are new since the last build. Values that are not known to be harmless
+    are omitted and counted.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ PublicUrlOption = Annotated[
 ListenOption = Annotated[
     str,
     typer.Option(
-        "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 is a free one."
+        "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port."
     ),
 ]
 
@@ -48,13 +48,13 @@ def serve_web(
     listen: ListenOption = f"127.0.0.1:{DEFAULT_PORT}",
     public_url: PublicUrlOption = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Show everything, change nothing.")
+        bool, typer.Option("--read-only", help="Show everything, but allow no changes.")
     ] = False,
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the link without opening a browser.")
     ] = False,
 ) -> None:
-    """Show sessions, projects, what was learned, processes and the gateway in the browser.
+    """Show sessions, projects, notes, processes and the gateway in the browser.
 
     The page is served on this machine only. The link that is printed works once, within ten
     minutes; `rekindle web link` prints another one for a second browser.
@@ -73,7 +73,8 @@ def serve_web(
     address = parse_address(listen)
     if not address.is_loopback and public_url is None:
         raise InvalidInput(
-            f"{address.host} can be reached by others: put TLS in front, and give its --public-url"
+            f"{address.host} can be reached by others: put a TLS proxy in front, and pass its URL with"
+            " --public-url"
         )
     ignore_sigpipe()
     _serve(load_settings(), address, public_url, readonly=read_only, opens=not no_open)
@@ -83,7 +84,7 @@ def serve_web(
 def print_link(
     listen: ListenOption = f"127.0.0.1:{DEFAULT_PORT}", public_url: PublicUrlOption = None
 ) -> None:
-    """Print a link that opens the page of a running server, once.
+    """Print a one-time link to the page of a running server.
 
     \b
     Examples:

@@ -103,7 +103,7 @@ def remove_folders(folders: list[Path]) -> None:
 
 def _require_unchanged(path: Path, expected: bytes | None) -> None:
     if read_config(path) != expected:
-        raise ConfigChanged(f"{path} was changed by another program meanwhile; run it again")
+        raise ConfigChanged(f"{path} was changed by another program; run the command again")
 
 
 def _copy_attributes(target: Path, fd: int) -> None:

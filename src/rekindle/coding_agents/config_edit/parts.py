@@ -1,4 +1,4 @@
-"""What Rekindle adds to the configuration of an agent: hooks, an MCP server, a file of its own.
+"""The parts that Rekindle adds to the configuration of an agent: hooks, an MCP server, a file.
 
 Each part adds itself to a text, removes itself from it, and says whether it is there. Entries that the
 user has changed beyond what Rekindle needs are left as they are, and so is everything else.

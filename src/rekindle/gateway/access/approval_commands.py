@@ -42,8 +42,8 @@ def _answer_question(context: CommandContext, id: str, answer: str) -> str:
     tool = clean_text(question.tool)
     texts = {
         "no": f"Denied: {tool} does not run.",
-        "once": f"Approved: {tool} runs this once.",
-        "session": f"Approved: {tool} runs, also the same call later in that conversation.",
+        "once": f"Approved: {tool} may run once.",
+        "session": f"Approved: {tool} may run, now and later in that conversation.",
     }
     return f"{texts[answer]}\n{describe_conversation(context.session)}"
 
@@ -59,7 +59,7 @@ def _list_questions(context: CommandContext) -> str:
 def _require_owner(context: CommandContext) -> None:
     source, gate = context.inbound.source, context.gateway_context.gate
     if gate is None or source.platform == LOCAL:
-        raise InvalidInput("calls in a terminal are approved when they are asked about")
+        raise InvalidInput("calls in a terminal are approved at the prompt there")
     if gate.find_role(source) != "owner":
         raise InvalidInput("only an owner may answer this")
     if source.chat_type != "dm":

@@ -101,7 +101,9 @@ def _open_question(
             for key, chat in chats:
                 store.inbox.post(key, chat, text)
             if read_run(inbound) is None and not any(_is_here(chat, inbound) for _, chat in chats):
-                notice = "This needs an owner's approval. I have asked for it and will go on then."
+                notice = (
+                    "This needs an owner's approval. I have asked for it, and wait for the answer."
+                )
                 store.inbox.post(inbound.key, inbound.source, notice)
         return question
 
@@ -115,7 +117,7 @@ def render_question(question: ApprovalQuestion, seconds: float) -> str:
         f"/approve {question.id} – run it this once\n"
         f"/approve {question.id} session – also from now on in this conversation\n"
         f"/deny {question.id}\n"
-        f"Without an answer it is refused in {_format_seconds(seconds)}."
+        f"Without an answer, it is refused in {_format_seconds(seconds)}."
     )
 
 
@@ -174,7 +176,7 @@ def _describe_call(request: ApprovalRequest, asker: str) -> str:
 
 
 def _show_call(text: str) -> Iterator[str]:
-    """Yield the lines of a call, marked so that none can pose as a line of ours."""
+    """Yield the lines of a call, marked so that none can imitate a line of ours."""
     left_out = len(text) - MAX_CALL_CHARS
     if left_out > 0:
         head = MAX_CALL_CHARS * 2 // 3

@@ -86,7 +86,7 @@ class Gate:
         self._people.add_usage(person, _get_day(), Usage(), turns=1)
 
     def record_usage(self, person: str, usage: Usage) -> None:
-        """Count what a person used; for use in the transaction that counts it elsewhere."""
+        """Count a person's usage; for use in the transaction that counts it elsewhere."""
         self._people.add_usage(person, _get_day(), usage)
 
     def _get_role(self, source: Source, identity: Identity | None) -> Role | None:
@@ -141,7 +141,7 @@ class Gate:
         if not is_new:
             return ""
         return (
-            "I only talk to people my operator knows. To be let in, ask them to run this within"
+            "I only talk to people my operator has allowed. To get access, ask them to run this within"
             f" {CODE_SECONDS / 60:.0f} minutes:\n"
             f"rekindle gateway pair {code[:4]}-{code[4:]}"
         )

@@ -84,10 +84,10 @@ def _use_code(context: CommandContext, gate: Gate) -> str:
     person = gate.find_person(maker.chat)
     known = {person.partition(":")[0], *(one.platform for one in links.list_linked(person))}
     if source.platform in known:
-        raise InvalidInput(f"you already have an identity on {clean_text(source.platform)}")
+        raise InvalidInput(f"you already have a linked account on {clean_text(source.platform)}")
     role = gate.find_role(maker.chat)
     if role is None:
-        raise InvalidInput("the one who made this code may no longer talk")
+        raise InvalidInput("the person who created this code no longer has access")
     owner = gate.find_owner(maker.chat) or derive_owner(
         context.gateway_context.build_key(maker.chat, role), maker.chat
     )

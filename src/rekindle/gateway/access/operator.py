@@ -32,7 +32,7 @@ def refuse_user(store: Store, user: str) -> Identity:
 
 
 def pair_user(store: Store, code: str, role: str) -> Identity:
-    """Let in the person who was sent a code; only so many wrong ones can be tried."""
+    """Allow the person who was sent a code; wrong codes are limited."""
     if store.people.count_wrong_codes(3600.0) >= MAX_WRONG_CODES:
         raise InvalidInput(
             f"{MAX_WRONG_CODES} wrong codes within an hour: try again later, or use"

@@ -43,7 +43,7 @@ def may_join(
 
 
 class TurnRefusal(NamedTuple):
-    """Why a message must not be answered: what to tell its sender, if anything, and their role."""
+    """Why a message must not be answered: the reply to its sender, if any, and their role."""
 
     text: str
     role: str
@@ -60,7 +60,7 @@ def find_refusal(context: GatewayContext, inbound: InboundMessage) -> TurnRefusa
         return TurnRefusal("", "denied")
     limit = gate.find_exceeded_limit(speaker, role)
     if limit is not None:
-        text = f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
+        text = f"You have reached the limit for today: {limit}. It resets at midnight UTC."
         return TurnRefusal(text, role)
     try:
         if inbound.state == "waiting":  # a turn that has begun ends with its answer

@@ -1,4 +1,4 @@
-"""The chat command `/memory`: list what is remembered, accept proposals, forget, undo."""
+"""The chat command `/memory`: list facts, accept proposals, forget, undo."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from rekindle.gateway.command_handlers import CommandContext, describe_conversat
 from rekindle.store.conversations.memory import PERSON
 
 USAGE = "[accept N | forget N | undo]"
-_LATER = "New sessions are told; this one stays as it is."
+_LATER = "New sessions will use this; the current one stays as it is."
 
 
 def handle_memory(context: CommandContext) -> str:
-    """Show or change what is remembered."""
+    """Show or change facts."""
     words = context.argument.split()
     text = _change_memory(context, words) if words else _list_facts(context)
     return f"{text}\n{describe_conversation(context.session)}"
@@ -23,7 +23,7 @@ def _list_facts(context: CommandContext) -> str:
     proposals = memory.list(context.owner, proposed=True)
     lines = [f"{fact.number}. {fact.text}" for fact in facts] or ["Nothing is remembered yet."]
     if proposals:
-        lines.append("Proposed, not remembered yet (/memory accept N, or /memory forget N):")
+        lines.append("Proposed, not yet remembered (/memory accept N, or /memory forget N):")
     for fact in proposals:
         note = "" if fact.replaces is None else f" (replaces {fact.replaces})"
         lines.append(f"{fact.number}. {fact.text}{note}")
@@ -48,10 +48,10 @@ def _change_memory(context: CommandContext, words: list[str]) -> str:
     fact = memory.remove(owner, number, actor=PERSON, session=session)
     if fact.state == "proposed":
         return f"Rejected {number}: {fact.text}"
-    return f"Forgot {number}: {fact.text} {_LATER} Use /memory undo to take it back."
+    return f"Forgot {number}: {fact.text} {_LATER} Use /memory undo to restore it."
 
 
 def _require_role(context: CommandContext) -> None:
     gate = context.gateway_context.gate
     if gate is not None and gate.find_role(context.inbound.source) not in ("owner", "user"):
-        raise InvalidInput("guests cannot change what is remembered")
+        raise InvalidInput("guests cannot change the memory")

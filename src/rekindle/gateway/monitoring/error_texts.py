@@ -31,7 +31,7 @@ _MAX_CAUSE_CHARS = 1000
 
 
 def describe_for_user(error: ModelError) -> str:
-    """Return what a user is told about a model that failed."""
+    """Return the reply to a user about a failed model."""
     if isinstance(error, ContextTooLong):
         return (
             "I could not answer: this conversation has become too long for the model. Send /compress"
@@ -57,7 +57,7 @@ def describe_for_user(error: ModelError) -> str:
 
 
 def describe_compression_failure(error: CompressionFailed) -> str:
-    """Return what a user is told when a conversation cannot be compressed."""
+    """Return the reply to a user when a conversation cannot be compressed."""
     if error.can_retry:  # it quotes what the provider sent
         return f"this conversation is too long, and it could not be summarized. {_RETRY}"
     if isinstance(error.__cause__, CompressionFailed):  # so does this, after a rejected request

@@ -1,4 +1,4 @@
-"""Keep a flood of messages from filling the store: how many may wait, and what senders are told.
+"""Keep a flood of messages from filling the store: limit waiting messages and reply to senders.
 
 The limits are checked where a message is stored. An answer is a stored message too, so a sender gets
 one now and then, not one for each message that is refused.

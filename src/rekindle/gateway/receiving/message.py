@@ -14,7 +14,7 @@ MAX_QUOTE_CHARS = 500
 
 
 class ReceiveRules(NamedTuple):
-    """Which messages of groups are meant for the bot, and what becomes of files."""
+    """Which messages of groups are meant for the bot, and how files are handled."""
 
     answers_all: bool = False  # also messages of groups that do not mention the bot
     files: FileRules | None = None
@@ -23,7 +23,7 @@ class ReceiveRules(NamedTuple):
 async def complete_message(
     incoming: PlatformMessage, role: Role | None, rules: ReceiveRules
 ) -> Message:
-    """Return the message with what it replies to and its files, as the model is to see it."""
+    """Return the message as the model sees it, with the quoted message and its files."""
     files = ReceivedFiles()
     if incoming.attachments:
         if rules.files is None or role not in ("owner", "user"):

@@ -74,10 +74,10 @@ def pause_job(store: Store, job: ScheduledJob) -> ScheduledJob:
 
 
 def resume_job(store: Store, job: ScheduledJob) -> ScheduledJob:
-    """Let a paused job run again, from its next time on."""
+    """Resume a paused job at its next scheduled time."""
     next_run = compute_next_run(job.rule, time())
     if next_run is None:
-        raise InvalidInput(f"job {job.id}: its time is over; add it again")
+        raise InvalidInput(f"job {job.id}: its time has passed; add it again")
     return store.jobs.set_state(job, "active", next_run=next_run)
 
 

@@ -1,4 +1,4 @@
-"""The message that starts a run of a job, and what it says about the job.
+"""The message that starts a run of a job, and its job fields.
 
 A run has a key of its own, on the platform that its result goes to: only the gateway makes keys of this
 chat type, so what stands in such a message can be trusted.

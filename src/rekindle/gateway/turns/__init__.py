@@ -1,1 +1,1 @@
-"""Parts of a turn in a conversation: what the model is told first, and who may write."""
+"""Parts of a turn in a conversation: the opening, and who may write."""

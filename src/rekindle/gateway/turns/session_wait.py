@@ -27,7 +27,7 @@ COPY_NOTICE = "It is still open there, so I go on in a copy of it. /back returns
 
 
 class SessionWait:
-    """The wait of a conversation for its session; its user is told."""
+    """The wait of a conversation for its session, with a notice to the user."""
 
     def __init__(self, context: GatewayContext, hold: SessionHold, inbound: InboundMessage) -> None:
         self._context = context

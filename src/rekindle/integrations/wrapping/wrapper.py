@@ -1,4 +1,4 @@
-"""Record what a model client does: `client = rekindle.wrap(OpenAI())`.
+"""Record the exchanges of a model client: `client = rekindle.wrap(OpenAI())`.
 
 The client works as before. Each exchange becomes messages of a session, with its tokens; keys and
 other secrets are not stored. A store that fails never makes a call fail.
@@ -96,7 +96,7 @@ _RESPONSES = _CallKind(convert_response_request, read_response_answer, ResponseS
 
 
 class _RecordedCall:
-    """A method of a client that records what it is asked and what it answers."""
+    """A method of a client that records its requests and responses."""
 
     def __init__(
         self, call: Callable[..., Any], kind: _CallKind, recorder: ExchangeRecorder

@@ -47,7 +47,7 @@ _INTERRUPTED = "[Request interrupted by user"
 
 
 class SessionEvent(NamedTuple):
-    """Something that happened at a position; `ok` is None if nobody knows how it ended."""
+    """Something that happened at a position; `ok` is None if its outcome is unknown."""
 
     kind: EventKind
     position: int

@@ -1,4 +1,4 @@
-"""Judge what became of a session: did the agent do what it was asked to?
+"""Judge the outcome of a session: did the agent do what it was asked to?
 
 Signs are used in the order of trust: what the transcript or benchmark says, the tests after the last
 change, what was committed, and last what the user said. Words alone decide only with modest

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (a pattern stays on one line)
-"""Error lines of shells and small tools: `name: message`, on a line of its own.
+"""Error lines of shells and small tools: `name: message`, on a separate line.
 
 They count only for the commands that decide the exit code, and only near the start or end of the
 output: a printed file or log may contain such lines as well.

@@ -1,4 +1,4 @@
-"""Protocol metadata beside the text: flags, exit codes, statuses. It is trusted most."""
+"""Protocol metadata besides the text: flags, exit codes, statuses. It is trusted most."""
 
 from __future__ import annotations
 

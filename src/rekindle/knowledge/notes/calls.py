@@ -31,7 +31,7 @@ _RED_TEST = re.compile(
 
 
 class ObservedCall(NamedTuple):
-    """A call with its verdict: `failed` is None if nobody knows, or if it was refused."""
+    """A call with its verdict: `failed` is None if it is unknown, or if the call was refused."""
 
     call: ToolCall
     result: str

@@ -1,4 +1,4 @@
-"""Reduce command lines to what a note may say of them: program, subcommands, options, files."""
+"""Reduce command lines to the parts that a note may contain: program, subcommands, options, files."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
 
 
 def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return known files like the one that was not found, or where it is, or those beside it."""
+    """Return known files like the missing one, its other location, or files next to it."""
     lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
     if not lines:
         return []

@@ -1,4 +1,4 @@
-"""Describe what a playbook knows as notes: one statement each, with its evidence."""
+"""Describe the contents of a playbook as notes: one statement each, with its evidence."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _build_decision(
 def share_with_projects(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
     """Tell a note of this project in all others."""
     if not known.may_share(note):
-        raise InvalidInput(f"note {note.id}: expected one that is told in this project")
+        raise InvalidInput(f"note {note.id}: expected a note that is recalled in this project")
     share_note(store, known.project, note, now)
 
 

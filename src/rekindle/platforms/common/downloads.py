@@ -23,13 +23,15 @@ async def fetch_file(url: str, max_bytes: int, headers: Mapping[str, str] | None
         ):
             if answer.status != 200:
                 raise PlatformError(
-                    f"the file cannot be had: HTTP status {answer.status}",
+                    f"cannot download the file: HTTP status {answer.status}",
                     permanent=answer.status < 500 and answer.status != 429,
                 )
             async for chunk in answer.content.iter_chunked(1 << 16):
                 content.extend(chunk)
                 if len(content) > max_bytes:
-                    raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+                    raise PlatformError(
+                        f"the file is larger than {max_bytes} bytes", permanent=True
+                    )
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise PlatformError(f"the file cannot be had: {type(error).__name__}") from None
+        raise PlatformError(f"cannot download the file: {type(error).__name__}") from None
     return bytes(content)

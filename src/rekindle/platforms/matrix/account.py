@@ -1,4 +1,4 @@
-"""The bot's account: logs in, and keeps what it must remember between runs.
+"""The bot's account: logs in, and keeps its state between runs.
 
 login.json    the access token, if the bot logged in with its password
 sync.json     the sync token, and the messages whose keys have not arrived
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from rekindle.errors import PlatformError
 
-from .homeserver import CLIENT_API, Homeserver, build_path
+from .homeserver import CLIENT_API, HomeserverClient, build_path
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class StateFolder:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Create the folder and the file of the keys, so that nobody else can ever read it."""
+        """Create the folder and the key file with private permissions from the start."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.folder / KEYS_NAME, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -104,7 +104,7 @@ class Account:
     def __init__(self, settings: MatrixSettings, folder: Path) -> None:
         self.settings = settings
         self.state = StateFolder(folder)
-        self.homeserver = Homeserver(settings.homeserver)
+        self.homeserver = HomeserverClient(settings.homeserver)
         self.user_id = ""
         self.device_id = ""
         self.has_new_login = False  # since the keys were last seen on the homeserver
@@ -129,7 +129,7 @@ class Account:
         self.device_id = str(answer.get("device_id") or self.settings.device_id)
         if not self.device_id:
             raise PlatformError(
-                "the access token belongs to no device; log in with the password for one",
+                "the access token belongs to no device; log in with the password to create one",
                 permanent=True,
             )
 

@@ -58,10 +58,10 @@ class Encryption:
         return cast(Mapping[str, Any], self._client.rooms)
 
     async def process_sync(self, answer: dict[str, Any]) -> None:
-        """Take what a sync brought: keys, rooms, members."""
+        """Process the response of a sync: keys, rooms, members."""
         response: Any = nio.SyncResponse.from_dict(deepcopy(answer))  # it changes what it parses
         if not isinstance(response, nio.SyncResponse):
-            raise PlatformError(f"the homeserver's answer cannot be understood: {response}")
+            raise PlatformError(f"unexpected response from the homeserver: {response}")
         try:
             await self._client.receive_response(response)
         except Exception:  # an odd event of anyone in any room must not stop the others
@@ -84,7 +84,7 @@ class Encryption:
             return None
 
     async def maintain(self) -> None:
-        """Upload new keys, ask for those of others, and send what is to be sent to devices."""
+        """Upload new keys, query those of others, and send pending to-device messages."""
         client = self._client
         if self._account.has_new_login:
             await self._check_device()
@@ -174,7 +174,7 @@ class Encryption:
         session.shared = True
 
     async def _upload_keys(self) -> None:
-        """Upload new keys; they are saved first, so that a crash meanwhile loses none."""
+        """Upload new keys; they are saved first, so that a crash loses none."""
         olm = self._client.olm
         keys = olm.share_keys()
         olm.save_account()
@@ -203,7 +203,7 @@ class Encryption:
         answer = await self._homeserver.request(method, path, body)
         response: Any = kind.from_dict(answer)
         if not isinstance(response, kind):
-            raise PlatformError(f"the homeserver's answer cannot be understood: {response}")
+            raise PlatformError(f"unexpected response from the homeserver: {response}")
         await self._client.receive_response(response)
 
     async def _send_to_device(self, kind: str, messages: Mapping[str, Any]) -> None:

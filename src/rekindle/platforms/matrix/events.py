@@ -1,4 +1,4 @@
-"""Read the events of a room: what was said, edited or deleted, by whom, and to whom."""
+"""Read the events of a room: messages, edits and deletions, with sender and addressee."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from rekindle.platforms import Change, PlatformMessage
 from rekindle.types import Message, Source
 
-from .homeserver import Homeserver
+from .homeserver import HomeserverClient
 from .media import FILE_TYPES, read_attachment, read_caption
 
 Event: TypeAlias = Mapping[str, Any]
@@ -35,7 +35,7 @@ class KnownMessage(NamedTuple):
 class EventReader:
     """Turns events into messages. `find_event` gets an event from the homeserver, decrypted."""
 
-    def __init__(self, user_id: str, homeserver: Homeserver, find_event: EventFinder) -> None:
+    def __init__(self, user_id: str, homeserver: HomeserverClient, find_event: EventFinder) -> None:
         self.user_id = user_id
         self.direct_rooms: set[str] = set()
         self._homeserver = homeserver
@@ -79,7 +79,7 @@ class EventReader:
         )
 
     async def _read_edit(self, room: Any, event: Event, original: str) -> PlatformMessage | None:
-        """Read the edit of a message by whoever wrote it; nobody can edit what others wrote."""
+        """Read the edit of a message by its author; edits by others are ignored."""
         known = await self._find_message(room, original)
         sender = str(event["sender"])
         content = get_object(get_object(event, "content"), "m.new_content")
@@ -94,7 +94,7 @@ class EventReader:
         return edited._replace(is_addressed=is_addressed)
 
     async def _read_redaction(self, room: Any, event: Event) -> PlatformMessage | None:
-        """Read the deletion of a message by whoever wrote it."""
+        """Read the deletion of a message by its author."""
         redacted = event.get("redacts") or get_object(event, "content").get("redacts")
         sender = str(event.get("sender", ""))
         if not isinstance(redacted, str) or sender == self.user_id:

@@ -27,11 +27,11 @@ def build_path(*parts: str) -> str:
 
 
 def make_transaction_id(nonce: str) -> str:
-    """Make the transaction id of a nonce: what is sent twice under it is taken as sent once."""
+    """Make the transaction id of a nonce: the server ignores a second send with the same id."""
     return f"rekindle-{sha256(nonce.encode()).hexdigest()[:40]}"
 
 
-class Homeserver:
+class HomeserverClient:
     """A homeserver, spoken to with an access token. Nothing is retried here.
 
     `log_in_again` is called when the token is not accepted; it returns whether there is a new one.
@@ -90,7 +90,9 @@ class Homeserver:
             async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 content += chunk
                 if len(content) > max_bytes:
-                    raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
+                    raise PlatformError(
+                        f"the file is larger than {max_bytes} bytes", permanent=True
+                    )
             return bytes(content)
 
     async def close(self) -> None:

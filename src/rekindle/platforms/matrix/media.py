@@ -1,4 +1,4 @@
-"""Files: what came with a message, and what is sent."""
+"""Files: those received with messages, and those sent."""
 
 # pyright: reportMissingTypeStubs=false
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nio.exceptions import EncryptionError
 from rekindle.errors import PlatformError
 from rekindle.platforms import Attachment
 
-from .homeserver import Homeserver
+from .homeserver import HomeserverClient
 
 FILE_TYPES = ("m.image", "m.file", "m.audio", "m.video")
 _MEDIA_API = "/_matrix/client/v1/media"
@@ -23,7 +23,7 @@ _UPLOAD_SECONDS = 600.0
 _MAX_NAME_CHARS = 255
 
 
-def read_attachment(content: Mapping[str, Any], homeserver: Homeserver) -> Attachment | None:
+def read_attachment(content: Mapping[str, Any], homeserver: HomeserverClient) -> Attachment | None:
     """Return the file that a message brings, if it brings one; nothing is downloaded yet."""
     if content.get("msgtype") not in FILE_TYPES:
         return None
@@ -54,7 +54,9 @@ def read_caption(content: Mapping[str, Any]) -> str:
     return body if isinstance(name, str) and name != body else ""
 
 
-async def upload_file(homeserver: Homeserver, file: Path, *, encrypts: bool) -> dict[str, Any]:
+async def upload_file(
+    homeserver: HomeserverClient, file: Path, *, encrypts: bool
+) -> dict[str, Any]:
     """Upload a file and return the content of the message that shows it."""
     try:
         data = file.read_bytes()

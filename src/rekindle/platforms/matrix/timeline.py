@@ -192,7 +192,7 @@ class Timeline:
         return [event for page in reversed(pages) for event in reversed(page)]
 
     def _skip_before_invite(self, events: list[Event]) -> list[Event]:
-        """Leave out what was said before the bot was invited, if it was invited just now."""
+        """Skip messages from before the bot's invitation, if it was just invited."""
         joined = self._find_own_join(events)
         if joined is None:
             return events

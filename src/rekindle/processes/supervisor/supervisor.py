@@ -201,7 +201,7 @@ def decode_operation(request: protocol.RpcRequest) -> Operation[Any]:
 async def run_supervisor(
     folder: Path, limits: ProcessLimits, linger: float, restart_command: list[str]
 ) -> None:
-    """Manage the processes of a folder until nobody needs them any more."""
+    """Manage the processes of a folder until they are no longer needed."""
     open_file_limit = _raise_open_file_limit()
     socket_folder = protocol.get_socket_folder(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -231,7 +231,7 @@ async def run_supervisor(
             (socket_folder / SOCKET).unlink()
         server.close()
         loop.remove_reader(fd_keeper.fileno())
-        fd_keeper.say_goodbye()
+        fd_keeper.disconnect_cleanly()
         await asyncio.sleep(0)
         if not registry.live_count:  # the fd keeper is empty and exits too
             with suppress(OSError):

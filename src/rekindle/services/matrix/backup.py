@@ -60,7 +60,7 @@ def back_up_server(server: HomeServer, archive: Path | None, now: float) -> Path
         archive = server.files.backups / f"{host}-{stamp}.tar.gz"
         server.files.backups.mkdir(parents=True, exist_ok=True, mode=0o700)
     if archive.exists():
-        raise InvalidInput(f"{archive} exists already.")
+        raise InvalidInput(f"{archive} already exists.")
     if not archive.parent.is_dir():
         raise InvalidInput(f"{archive.parent}: no such folder.")
     server.files.remove_leftovers()
@@ -154,7 +154,7 @@ def restore_server(
     env: Mapping[str, str],
     report: Report,
 ) -> SetupResult:
-    """Restore an archive into a home without a server; an interrupted restore begins anew."""
+    """Restore an archive into a home without a server; an interrupted restore starts over."""
     files = ServerFiles(home)
     runner = choose_runner(files.run, user_home, env)
     manifest = read_manifest(archive)
@@ -168,7 +168,7 @@ def restore_server(
     if is_unfinished:
         remove_server(home, user_home, env, keep_gateway=True)
     if options.postgres_data is not None and options.postgres_data.exists():
-        raise InvalidInput(f"{options.postgres_data} exists already.")
+        raise InvalidInput(f"{options.postgres_data} already exists.")
     files.create_folder()
     write_private_file(files.restore_mark, f"{archive.absolute()}\n")
     _extract_files(archive, files)

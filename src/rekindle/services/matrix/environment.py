@@ -1,4 +1,4 @@
-"""The Python environment of Synapse: built beside the current one, then put in its place."""
+"""The Python environment of Synapse: built next to the current one, which it then replaces."""
 
 from __future__ import annotations
 

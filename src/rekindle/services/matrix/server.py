@@ -137,7 +137,7 @@ def open_server(home: Path, user_home: Path, env: Mapping[str, str]) -> HomeServ
 
 @contextmanager
 def lock_server(files: ServerFiles) -> Generator[None]:
-    """Keep other commands from changing the home server meanwhile."""
+    """Lock the home server against changes by other commands."""
     files.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     fd = os.open(files.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

@@ -95,7 +95,7 @@ def complete_server(
     report: Report,
     dump: Path | None,
 ) -> tuple[bool, GatewayLink]:
-    """Do what is missing; load a dump into a new database. Return whether anything was done."""
+    """Complete the missing parts; load a dump into a new database. Return whether anything changed."""
     server = _open_server(files, settings, runner)
     server.cluster.require_access()
     is_changed = _install_synapse(files, options.synapse_version, report)
@@ -134,7 +134,7 @@ def choose_settings(
         if value is not None and value != getattr(settings, field):
             name = field.replace("_", " ")
             raise InvalidInput(
-                f"The {name} is {getattr(settings, field)} and cannot be changed. To begin anew, run"
+                f"The {name} is {getattr(settings, field)} and cannot be changed. To start over, run"
                 " `rekindle matrix teardown` first."
             )
     data = options.postgres_data and str(options.postgres_data.absolute())

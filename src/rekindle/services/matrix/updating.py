@@ -54,7 +54,7 @@ def update_server(server: HomeServer, version: str, now: float, report: Report) 
     except RekindleError as error:
         _restore_old_version(server, current)
         raise HomeServerError(
-            f"Synapse {built.version} did not come up, so {current.version} runs again. {error}"
+            f"Synapse {built.version} did not start, so {current.version} runs again. {error}"
         ) from error
     _finish_update(server)
     return UpdateResult(current.version, built.version, is_changed=True, archive=archive)

@@ -116,7 +116,7 @@ class Approvals(StorePart):
         return self._write(claim)
 
     def close(self, id: str) -> bool:
-        """Close a question that nobody answered; return False if it was answered meanwhile."""
+        """Close an unanswered question; return False if it has been answered."""
         sql = (
             "UPDATE approvals SET state = 'expired' WHERE id = ? AND state IN ('pending', 'expired')"
             " RETURNING id"

@@ -115,7 +115,7 @@ class Jobs(StorePart):
         """Store a job that runs first at `next_run`."""
         now = self._clock()
         if not plan.text.strip():
-            raise InvalidInput("job: it needs something to do")
+            raise InvalidInput("job: expected a prompt or a command")
 
         def insert(tx: Transaction) -> ScheduledJob:
             id = _make_id()
@@ -198,7 +198,7 @@ class Jobs(StorePart):
         return self._write(claim)
 
     def ask_for_run(self, job: ScheduledJob) -> ScheduledJob:
-        """Ask for a run now, beside those of the rule, also of a job that is paused or done."""
+        """Request a run now, besides those of the rule, even for a job that is paused or done."""
         now = self._clock()
         return self._update(job, "requested = ?", (now,))
 

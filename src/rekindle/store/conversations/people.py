@@ -178,7 +178,7 @@ class People(StorePart):
     # -- usage
 
     def add_usage(self, person: str, day: str, usage: Usage, *, turns: int = 0) -> None:
-        """Count what a person used, and their turns."""
+        """Count a person's usage and turns."""
         values = (person, day, turns, usage.tokens.total, int(usage.cost * NANO))
         sql = (
             "INSERT INTO person_usage (person, day, turns, tokens, cost_nano) VALUES (?, ?, ?, ?, ?)"
@@ -189,7 +189,7 @@ class People(StorePart):
         self._write(lambda tx: tx.run(sql, (escape_text(values[0]), *values[1:])))
 
     def get_usage(self, person: str, day: str) -> DailyUsage:
-        """Return what a person used on a day."""
+        """Return a person's usage on a day."""
         rows = self._select(
             "SELECT turns, tokens, cost_nano FROM person_usage WHERE person = ? AND day = ?",
             (escape_text(person), day),
@@ -202,7 +202,7 @@ class People(StorePart):
     def sum_usage(
         self, people: Sequence[str], day: str
     ) -> dict[str, tuple[DailyUsage, DailyUsage]]:
-        """Return what each of these people used on a day, and in all the days that are kept."""
+        """Return the usage of each of these people on a day, and on all stored days."""
         sums = {person: (DailyUsage(), DailyUsage()) for person in people}
         if not sums:
             return {}

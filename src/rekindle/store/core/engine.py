@@ -60,7 +60,7 @@ class Transaction(Protocol):
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether nobody else can write before this transaction ends."""
+        """Whether no other transaction can write before this one ends."""
         ...
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...

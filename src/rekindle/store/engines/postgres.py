@@ -149,7 +149,7 @@ class PostgresTransaction:
         self.run_many(bulk.build_insert(table, columns), rows)
 
     def flush_deferred(self) -> None:
-        """Send what was not sent yet."""
+        """Send the deferred statements."""
         unsent, self._unsent = self._unsent, None
         if unsent is not None:
             parts = f"WITH {unsent.parts} " if unsent.parts else ""

@@ -167,7 +167,7 @@ def translate_errors(location: str, busy_seconds: float) -> Generator[None]:
         if is_out_of_connections(error):
             raise StoreBusy(
                 f"{location}: the server has had no free connection for"
-                f" {busy_seconds:g} s; raise its max_connections, or put pgbouncer before it"
+                f" {busy_seconds:g} s; raise its max_connections, or put pgbouncer in front of it"
             ) from error
         raise StoreUnavailable(
             f"{location} cannot be reached ({str(error).strip()}): is the server running?"

@@ -1,4 +1,4 @@
-"""Documents that frameworks keep beside sessions: the long-term memory of graphs, state of applications.
+"""Documents of frameworks besides sessions: the long-term memory of graphs, state of applications.
 
 A document has a namespace of labels and a key. It is a row of `graph_values` under a thread that no
 graph can have; `kind` holds its times in a form that sorts by the last change.
@@ -48,7 +48,7 @@ class DocumentPlace(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A stored document. `lifetime` is in seconds; reading may begin it anew."""
+    """A stored document. `lifetime` is in seconds; reading may renew it."""
 
     place: DocumentPlace
     value: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Documents(StorePart):
     def get(
         self, collection: str, places: Iterable[DocumentPlace], *, renew: bool = False
     ) -> dict[DocumentPlace, Document]:
-        """Return those of these documents that exist; `renew` begins their lifetimes anew."""
+        """Return those of these documents that exist; `renew` restarts their lifetimes."""
         found: dict[DocumentPlace, Document] = {}
         remaining, now = iter(places), self._clock()
         while page := [*islice(remaining, _PLACES_PER_QUERY)]:

@@ -103,7 +103,7 @@ class Observations:
         *,
         unfinished: str | None = None,
     ) -> None:
-        """Save observations; those of sessions that were deleted meanwhile are dropped.
+        """Save observations; those of deleted sessions are dropped.
 
         With a name, they are listed as `unfinished` in the same transaction, for a run that is ended
         before the playbooks of their projects are renewed.

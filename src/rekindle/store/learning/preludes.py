@@ -140,7 +140,7 @@ class Preludes(StorePart):
         return text
 
     def load_prompt(self, session: Session | str) -> str | None:
-        """Load the system prompt that a session was last told, if it is kept."""
+        """Load the last system prompt of a session, if it is stored."""
         rows = self._select(
             "SELECT p.body FROM sessions s JOIN preludes p ON p.hash = s.system_prompt"
             " WHERE s.id = ?",

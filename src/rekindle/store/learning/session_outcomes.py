@@ -65,7 +65,7 @@ class SessionOutcomes:
         ]
 
     def save(self, version: str, judged: Iterable[tuple[UndecidedSession, SessionOutcome]]) -> None:
-        """Save outcomes; those of sessions that were deleted meanwhile are dropped."""
+        """Save outcomes; those of deleted sessions are dropped."""
         rows = [
             (one.num, version, one.changes, outcome.verdict, outcome.rule, outcome.confidence,
              outcome.where, one.num)

@@ -1,4 +1,4 @@
-"""The index of template files: which of them a session may be told, without reading them all."""
+"""The index of template files: find those that fit a session without reading them all."""
 
 from __future__ import annotations
 

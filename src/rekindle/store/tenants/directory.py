@@ -75,7 +75,7 @@ class TenantDirectory(StorePart):
         sql = f"{TENANTS.build_insert()} ON CONFLICT (name) DO NOTHING RETURNING id"
         row = (id, escape_text(name), self._clock(), None, None, None)
         if not self._write(lambda tx: tx.run(sql, row)):
-            raise InvalidInput(f"Tenant {name} exists already.")
+            raise InvalidInput(f"Tenant {name} already exists.")
         return self.get_tenant(name)
 
     def get_tenant(self, name: str) -> Tenant:
@@ -204,7 +204,7 @@ class TenantDirectory(StorePart):
     def charge(
         self, tenant: str, quota: Quota, messages: int, size: int, refuses: bool = True
     ) -> None:
-        """Count what a tenant stores today.
+        """Count a tenant's stored data of today.
 
         If it is too much and that `refuses`, raise `QuotaExceeded` and count nothing. A negative
         number takes back what was not stored after all.

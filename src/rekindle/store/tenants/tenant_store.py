@@ -49,7 +49,7 @@ class TenantStore(Store):
         self._is_metered = quota.messages_per_day is not None or quota.bytes_per_day is not None
 
     def call_on_close(self, callback: Callable[[], None]) -> None:
-        """Call something after this store was closed, such as the end of what it counts with."""
+        """Call a function after this store was closed."""
         self._on_close.append(callback)
 
     @cached_property

@@ -37,7 +37,7 @@ def build_word_table(tenant: str) -> Iterator[str]:
 
 
 def build_index(tenant: str) -> Iterator[str]:
-    """Yield the statements that add the index of words and ranges, without writing a row anew."""
+    """Yield the statements that add the index of words and ranges, without rewriting any row."""
     yield f"ALTER TABLE words RENAME TO {MATCHES}"
     yield (
         f"CREATE TABLE words (LIKE {MATCHES} INCLUDING DEFAULTS INCLUDING CONSTRAINTS,"

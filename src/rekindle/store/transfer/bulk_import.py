@@ -125,7 +125,7 @@ def write_imports(
     now: float,
     pending_calls: dict[tuple[int, str], str],
 ) -> list[SessionImportResult]:
-    """Store what is new in each item. Pruned sessions are left unchanged."""
+    """Store the new parts of each item. Pruned sessions are left unchanged."""
     known = _find_sessions(tx, {escape_text(item.session.id): None for item in items})
     results: list[SessionImportResult] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Copy what is stored beside sessions: decisions about notes, experiments, checkpoints and documents.
+"""Copy the data besides sessions: decisions about notes, experiments, checkpoints and documents.
 
 What is newer in the target is kept, and a second copy adds only what is new.
 """

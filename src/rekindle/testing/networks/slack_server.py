@@ -102,7 +102,7 @@ class SlackServer(WebServer):
         return len(self._sockets)
 
     def ask_to_reconnect(self) -> None:
-        """Ask the app to connect anew, as Slack does every few hours."""
+        """Ask the app to reconnect, as Slack does every few hours."""
         notice = {"type": "disconnect", "reason": "refresh_requested"}
 
         async def send() -> None:

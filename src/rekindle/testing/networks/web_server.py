@@ -1,4 +1,4 @@
-"""A local web server in a thread of its own, on which the chat networks are built."""
+"""A local web server in a separate thread, on which the chat networks are built."""
 
 from __future__ import annotations
 

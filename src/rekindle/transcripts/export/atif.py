@@ -110,7 +110,7 @@ def _build_step(exchange: Exchange, session: Session) -> dict[str, Any]:
 
 
 def _build_extra(message: Message) -> dict[str, Any]:
-    """Return what the format has no field for."""
+    """Return the values that the format has no field for."""
     content = _build_content(message.content)
     is_lossless = parse_content(content) == message.content
     return {

@@ -43,7 +43,7 @@ _NO_RESULT = Message("tool")
 
 
 class CallView(NamedTuple):
-    """A call as HTML, and what the counts of the page need of it."""
+    """A call as HTML, and its data for the counts of the page."""
 
     pieces: Sequence[str]
     result: CallResult
@@ -204,7 +204,7 @@ def _cut_text(text: str, limit: ResultLimit | None) -> tuple[str, str]:
 
 
 def _find_prompt(evidence: Evidence) -> str:
-    """Return what a sub-agent is asked to do."""
+    """Return the task of a sub-agent."""
     if evidence.shape != "agent":
         return ""
     arguments: Mapping[str, object] = evidence.arguments

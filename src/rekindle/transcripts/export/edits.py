@@ -81,7 +81,7 @@ def find_edits(call: ToolCall) -> list[FileEdit]:
 
 
 def diff_texts(old: str, new: str) -> Iterator[DiffLine]:
-    """Yield the lines of both texts as a diff, with a little of what they share."""
+    """Yield the lines of both texts as a diff, with some context."""
     before, after = old.splitlines(), new.splitlines()
     head = _count_shared(before, after)
     tail = _count_shared(before[head:][::-1], after[head:][::-1])

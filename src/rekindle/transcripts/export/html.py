@@ -235,7 +235,7 @@ def _render_removed(removed: Mapping[str, int] | None) -> Iterator[str]:
 
 
 def _render_outcome(turns: _TurnRenderer) -> Iterator[str]:
-    """Yield the last answer that says something, beside the files that were changed."""
+    """Yield the last answer with text, next to the changed files."""
     has_answer = turns.last_answer is not None and bool(turns.prompts)
     if not has_answer and not turns.files:
         return

@@ -1,4 +1,4 @@
-"""Separate what a person asked from what the agent's program put into the same message."""
+"""Separate a person's request from text that the agent's program added to the message."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Prompt(NamedTuple):
 
 
 def read_prompt(text: str) -> Prompt:
-    """Return what a person asked in the message, and what a program added."""
+    """Return the person's request in the message, and the text that a program added."""
     stripped = text.strip()
     if stripped.startswith(_INTERRUPTED):
         return Prompt("interruption", "Interrupted by the user", "")

@@ -1,4 +1,4 @@
-"""Render untrusted Markdown as HTML: no tags of its own, no images, no addresses that run code."""
+"""Render untrusted Markdown as HTML: no tags from the text, no images, no addresses that run code."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class AgentRun(NamedTuple):
 
 
 class AgentLinks:
-    """Finds the sub-agent that a call started: by its id, or by what it was asked."""
+    """Finds the sub-agent that a call started: by its id, or by its task."""
 
     def __init__(self, runs: Sequence[AgentRun]) -> None:
         self.runs = runs

@@ -147,7 +147,7 @@ class PartialSuccess(NamedTuple):
 
 
 def decode_answer(data: bytes, *, is_json: bool) -> PartialSuccess:
-    """Return what a collector's answer says; an answer that cannot be read says nothing."""
+    """Return the contents of a collector's response; empty if it cannot be read."""
     try:
         return _decode_json_answer(data) if is_json else _decode_protobuf_answer(data)
     except (ValueError, IndexError, AttributeError, TypeError, RecursionError):

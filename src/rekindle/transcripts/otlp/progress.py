@@ -45,7 +45,7 @@ class SendProgress:
         self._address = address
 
     def write_plan(self, plan: Mapping[str, SpanCursor]) -> None:
-        """Write, durably, what the next request contains."""
+        """Durably record the contents of the next request."""
         self.plan = dict(plan)
         self._append({"plan": _dump_cursors(plan)})
 

@@ -1,4 +1,4 @@
-"""Send sessions to a collector: what it has not received yet, once or as messages are stored."""
+"""Send sessions to a collector: new messages only, once or as they are stored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class SessionSender:
     def send_new(
         self, sessions: Iterable[Session], *, rest_seconds: float | None = None
     ) -> SendReport:
-        """Send what the collector has not received of these sessions.
+        """Send the parts of these sessions that the collector has not received.
 
         The last turn of a session counts as over; with `rest_seconds`, only if the session has ended
         or had no message for so long.

@@ -127,7 +127,7 @@ def _read_metadata(file: Path) -> dict[str, str]:
     try:
         found: Mapping[bytes, bytes] = parquet.read_schema(file).metadata or {}
     except (arrow.ArrowInvalid, OSError) as error:
-        raise InvalidInput(f"{file} is damaged: {error}; move it away to write it anew") from None
+        raise InvalidInput(f"{file} is damaged: {error}; move it away to write it again") from None
     decoded = {key.decode(): value.decode() for key, value in found.items()}
     return {key: value for key, value in decoded.items() if key.startswith("rekindle.")}
 
@@ -195,7 +195,7 @@ def _write_table(
     ids: Container[str],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write a file anew: its new rows, and those of sessions that only the old file has."""
+    """Rewrite a file: its new rows, and those of sessions that only the old file has."""
     arrow, schema = require_library("pyarrow", "parquet"), build_schema(table, metadata)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = list(_iter_kept_tables(file, table, ids)) if file.exists() else []

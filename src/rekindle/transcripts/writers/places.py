@@ -102,7 +102,7 @@ def _iter_matches(roots: Iterable[Path], pattern: str, ending: str) -> Iterator[
 
 
 def build_resume_words(agent: str, id: str) -> tuple[str, ...]:
-    """Return the words of the command with which an agent resumes a session of its own."""
+    """Return the words of the command with which an agent resumes its own session."""
     return (*_RESUME_WORDS[agent], id)
 
 

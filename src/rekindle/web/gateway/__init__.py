@@ -1,1 +1,1 @@
-"""What the pages about the gateway show, and what its operator can change there."""
+"""The pages about the gateway, and the changes that its operator can make there."""

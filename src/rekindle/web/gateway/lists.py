@@ -1,4 +1,4 @@
-"""Load what the tabs of the gateway's page show. Each function reads a bounded part of the store."""
+"""Load the tabs of the gateway's page. Each function reads a bounded part of the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GatewayPage(NamedTuple):
 
 
 class Person(NamedTuple):
-    """Somebody who may talk, or may not, with what they used."""
+    """A person who may talk or is denied, with their usage."""
 
     identity: Identity
     today: DailyUsage
@@ -67,7 +67,7 @@ class Person(NamedTuple):
 
 
 class PeoplePage(NamedTuple):
-    """Who may talk to the gateway, who asks to, and what was decided."""
+    """The people who are allowed, waiting or denied, and the latest decisions."""
 
     requests: Sequence[Identity]
     people: Sequence[Person]
@@ -169,7 +169,7 @@ def load_errors(config: Config, store: Store) -> list[dict[str, Any]]:
 
 
 def load_memory(config: Config, store: Store, owner: str) -> MemoryPage:
-    """Return what is remembered for an owner; without one, for this user's terminal."""
+    """Return the facts of an owner; by default, those of this user's terminal."""
     own_name = get_terminal_owner(config)
     name = owner or own_name
     return MemoryPage(

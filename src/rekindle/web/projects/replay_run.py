@@ -1,4 +1,4 @@
-"""Replay a project's history in a process of its own: it takes minutes, and nobody waits for it."""
+"""Replay a project's history in a separate process, since it takes minutes."""
 
 from __future__ import annotations
 

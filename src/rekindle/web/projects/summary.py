@@ -62,7 +62,7 @@ def load_prices(config: Config) -> PriceList:
 
 
 def compute_project_list(store: Store, prices: PriceList, now: float) -> ProjectList:
-    """Sum up all projects. This reads much: compute it beside the requests."""
+    """Summarize all projects. This reads a lot: compute it in the background."""
     known = store.load_projects()
     agents: dict[str, Counter[str]] = {}
     last: dict[str, float] = {}

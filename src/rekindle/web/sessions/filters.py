@@ -1,4 +1,4 @@
-"""The filters of the list, as they stand in the address of the page."""
+"""The filters of the list, as encoded in the address of the page."""
 
 from __future__ import annotations
 

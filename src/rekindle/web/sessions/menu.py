@@ -149,14 +149,14 @@ class ActionNotice(NamedTuple):
 
 
 def add_notice(address: str, action: str, ids: Sequence[str]) -> str:
-    """Return the address of a page that says what was done."""
+    """Return the address of a page with a notice of the action."""
     path, _, query = remove_notice(address).partition("?")
     fields = [*parse_qsl(query), ("did", action), *(("to", id) for id in ids)]
     return f"{path}?{urlencode(fields, errors='replace')}"
 
 
 def remove_notice(address: str) -> str:
-    """Return the address of a page without what was done before."""
+    """Return the address of a page without such a notice."""
     path, _, query = address.partition("#")[0].partition("?")
     fields = [pair for pair in parse_qsl(query) if pair[0] not in _DONE_FIELDS]
     return f"{path}?{urlencode(fields, errors='replace')}" if fields else path

@@ -1,4 +1,4 @@
-"""What the head of a session's page says: what it was, what it used, and which sessions belong to it."""
+"""The head of a session's page: its facts, its usage, and related sessions."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _list_children(
 
 
 class TurnNotes:
-    """What stands after some messages: what a turn did and used, and forks."""
+    """The notes after some messages: the effects and usage of a turn, and forks."""
 
     def __init__(self, facts: HeadFacts, outline: Outline | None, prices: PriceList) -> None:
         self._forks = facts.forks

@@ -152,7 +152,7 @@ class LiveTranscripts:
                 return
 
     async def _catch_up(self, session_id: str, after: int, until: int) -> bytes:
-        """Return what a viewer misses between two positions."""
+        """Return the messages that a viewer lacks between two positions."""
         if until - after > MAX_CAUGHT_UP:
             return encode_event(until, [PageChange("", "reload", "")])
         session = await self._context.run(self._context.store.session, session_id)

@@ -69,7 +69,7 @@ async def show_questions(request: Request) -> Response:
 
 
 async def show_memory(request: Request) -> Response:
-    """Show what is remembered for an owner."""
+    """Show the facts of an owner."""
     context, owner = get_context(request), request.query_params.get("owner", "")
     found = await context.run(lists.load_memory, context.config, context.store, owner)
     return await _render_tab(request, "memory", {"found": found})
@@ -105,7 +105,7 @@ async def change_people(request: Request) -> Response:
 
 
 async def change_memory(request: Request) -> Response:
-    """Change what is remembered."""
+    """Change facts."""
     await _apply_change(request, changes.MEMORY_CHANGES)
     return redirect_back(request, "/gateway/memory")
 

@@ -1,4 +1,4 @@
-"""Home: what runs, what fails, what was learned."""
+"""Home: running work, failures, and new notes."""
 
 from __future__ import annotations
 

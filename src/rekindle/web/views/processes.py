@@ -98,7 +98,7 @@ async def _stream_events(request: Request, kind: ViewKind) -> Response:
 
 
 async def start_process(request: Request) -> Response:
-    """Start what the form says."""
+    """Start the process that the form describes."""
     form, processes = get_form(request), get_feeds(request).processes
     try:
         command = shlex.split(form.get("command", ""))

@@ -33,7 +33,7 @@ def test_a_stranger_gets_a_code_once_and_nothing_is_stored(tmp_path: Path) -> No
     async def play(on: Stage) -> None:
         async with on.gateway(gate=gate_of(on)) as gateway:
             on.server.post_message(ADA, "hello")
-            (text,) = await on.reads("I only talk to people my operator knows.")
+            (text,) = await on.reads("I only talk to people my operator has allowed.")
             on.server.post_message(ADA, "hello?")
             on.server.post_message(ADA, "anyone?")
             await until(lambda: not on.server.unacknowledged, lambda: on.server.unacknowledged)
@@ -142,7 +142,7 @@ def test_a_gateway_without_a_gate_is_closed(tmp_path: Path) -> None:
     async def play(on: Stage) -> None:
         async with on.gateway(gate=None) as gateway:
             on.server.post_message(ADA, "hello")
-            await on.reads("I only talk to people my operator knows.")
+            await on.reads("I only talk to people my operator has allowed.")
             assert gateway.accepted_count == 0
 
     run(tmp_path, play)

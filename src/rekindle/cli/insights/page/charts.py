@@ -1,4 +1,4 @@
-"""The chart of the weeks: what they cost, and how often calls failed."""
+"""Draw the chart of weekly costs and error rates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def render_weeks(weeks: Sequence[GroupRow], find_target: Callable[[str], str]) -
 
 
 def describe_week(one: GroupRow) -> str:
-    """Say in words what a week was like."""
+    """Describe a week in words."""
     return (
         f"week of {one.name}: {format_count(one.sessions, 'session')},"
         f" {format_duration(one.seconds)}, ${format_cost(one.cost)}, failed {format_rate(one.rate)}"

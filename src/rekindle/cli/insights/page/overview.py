@@ -1,4 +1,4 @@
-"""Render the overview: what sessions took, what keeps failing in them and what mended it."""
+"""Render the overview: what sessions cost, what keeps failing in them and what fixed it."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _render_sides(reading: ClaimReading) -> str:
 
 
 def _stack_interval(text: str) -> str:
-    """Put the interval of `−1.2 [−2.4, +0.1]` on a line of its own."""
+    """Put the interval of `−1.2 [−2.4, +0.1]` on a separate line."""
     value, _, rest = text.partition(" ")
     return f"<b>{value}</b>" + (
         f"<small>{rest.strip('()[]').replace(', ', ' to ')}</small>" if rest else ""

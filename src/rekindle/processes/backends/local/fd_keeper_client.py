@@ -78,13 +78,13 @@ class FdKeeperClient:
         self._held_fds.update(taken_fds)
         return taken_fds
 
-    def say_goodbye(self) -> None:
+    def disconnect_cleanly(self) -> None:
         """Disconnect in an orderly shutdown: no new supervisor is needed."""
         self._send(b"bye")
         self._connection.close()
 
     def close(self) -> None:
-        """Disconnect without a goodbye, as if killed."""
+        """Disconnect abruptly, as if killed."""
         self._connection.close()
 
     def fileno(self) -> int:

@@ -186,7 +186,7 @@ class _MiniSweAgentRun(SessionBuilder):
     def _parse_user_message(
         self, raw: JsonObject, extra: JsonObject, fallback_id: str, time: float | None
     ) -> Message:
-        """Parse a user message: the result of the call before it, or a message of its own."""
+        """Parse a user message: the result of the call before it, or a separate message."""
         call, self.pending_call = self.pending_call, None
         message = Message(
             role="user",

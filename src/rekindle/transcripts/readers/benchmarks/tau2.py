@@ -1,4 +1,4 @@
-"""tau2-bench reader: `{info, tasks, simulations[]}`, or one simulation in a file of its own.
+"""tau2-bench reader: `{info, tasks, simulations[]}`, or one simulation in a separate file.
 
 A simulation is a session. The `id` of a tool message is the id of the call that it answers. The user is
 simulated and may have tools too: such a call is part of a user message, and its result has

@@ -198,7 +198,7 @@ def _parse_event_body(event: SpanEvent) -> JsonObject:
 
 
 def parse_messages(raw: JsonObject) -> Iterator[Message]:
-    """Yield a raw message; each result in it becomes a message of its own."""
+    """Yield a raw message; each result in it becomes a separate message."""
     role = (get_text(raw, "role") or "").lower()
     role = _ROLES.get(role, role)
     if not role or len(role) > 64:

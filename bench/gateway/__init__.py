@@ -1,0 +1,1 @@
+"""The gateway: latency, many conversations, Matrix rooms and scheduled jobs."""

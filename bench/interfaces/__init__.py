@@ -1,0 +1,1 @@
+"""Interfaces as users and agents see them: picker, web pages and hooks."""

@@ -1,0 +1,1 @@
+"""Judging, redaction, learning and recall: their quality and their cost."""

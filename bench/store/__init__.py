@@ -1,0 +1,1 @@
+"""The store against raw SQLite and against other frameworks' stores."""

@@ -1,0 +1,1 @@
+"""Import and refresh against their raw floors."""

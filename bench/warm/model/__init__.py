@@ -1,0 +1,1 @@
+"""The model of the warm-start benchmark and the servers that can run it."""

@@ -1,0 +1,1 @@
+"""The task sets of the warm-start benchmark and their made-up worlds."""

@@ -1,0 +1,1 @@
+"""Writers that are killed while they append to a store."""

@@ -1,0 +1,1 @@
+"""Damaged and hostile transcripts for every reader."""

@@ -1,0 +1,1 @@
+"""Gateways that are killed during conversations and scheduled jobs."""

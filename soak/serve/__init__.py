@@ -1,0 +1,1 @@
+"""A server that is killed while many agents push to it."""
