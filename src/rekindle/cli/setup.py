@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 _MAX_SESSIONS_SHOWN, _MAX_PROBLEMS_SHOWN = 10, 20
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("start")(import_local_sessions)
-    app.command("import")(import_files)
-
-
 def import_local_sessions() -> None:
     """Import the agent sessions on this machine and list them.
 

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 _CLEAR_LINE = "\r\x1b[K"
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("watch")(watch_sessions)
-
-
 def watch_sessions(
     once: Annotated[
         bool, typer.Option("--once", help="Import what is new, learn from it, and exit.")

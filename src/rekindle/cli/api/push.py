@@ -31,11 +31,6 @@ _ATTEMPTS = 5
 _MAX_PROBLEMS = 5
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("push")(push_transcripts)
-
-
 def push_transcripts(
     paths: Annotated[
         list[Path] | None,

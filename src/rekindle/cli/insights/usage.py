@@ -70,11 +70,6 @@ _SinceOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("usage")(show_usage)
-
-
 def show_usage(
     words: _WordsArgument = None,
     by: _KeyOption = None,

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from rekindle.mcp.service import SessionService
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("mcp")(serve_mcp)
-
-
 def serve_mcp(
     http: Annotated[
         str | None,

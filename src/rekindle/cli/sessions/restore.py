@@ -38,11 +38,6 @@ class RestoreAgent(StrEnum):
     gemini = "gemini"
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("restore-to")(restore_session)
-
-
 def restore_session(
     agent: Annotated[
         RestoreAgent,

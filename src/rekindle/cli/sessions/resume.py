@@ -61,11 +61,6 @@ class PreparedResume(NamedTuple):
         return notes
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("resume")(resume_session)
-
-
 def resume_session(
     name: Annotated[
         list[str] | None,

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 _LATEST = 200
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("send")(send_sessions)
-
-
 def send_sessions(
     what: SessionOrFilterArgument = None,
     to: Annotated[

@@ -34,12 +34,6 @@ _FolderOption = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("learn")(learn_sessions)
-    group.command("recall")(recall_notes)
-
-
 def learn_sessions(
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
     jobs: JobsOption = None,

@@ -49,12 +49,6 @@ _NoteArgument = Annotated[
 group = create_group("Read and correct the notes of a project.")
 
 
-def register(app: typer.Typer, warm: typer.Typer) -> None:
-    """Register the commands of this module."""
-    warm.add_typer(group, name="notes")
-    app.command("lessons")(show_lessons)
-
-
 def _load_notes(store: Store, project: str | None) -> ProjectNotes:
     from rekindle.learning.notes.decisions import load_project_notes
 

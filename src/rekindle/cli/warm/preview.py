@@ -65,13 +65,6 @@ _ProviderOption = Annotated[
 _NoExamplesOption = Annotated[bool, typer.Option("--no-examples", help="Leave out the notes.")]
 
 
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("test")(preview_template)
-    group.command("load")(print_template_messages)
-    group.command("pick")(pick_template)
-
-
 def preview_template(
     name: TemplateArgument,
     message: _MessageArgument,

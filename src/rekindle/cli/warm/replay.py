@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 _MAX_READ = 10
 
 
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("replay")(replay_history)
-
-
 def replay_history(
     project: Annotated[
         str | None,
