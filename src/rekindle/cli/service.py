@@ -12,20 +12,14 @@ import typer
 
 from rekindle.config import get_home_and_env
 
-from .help import CommandGroup
+from .help import create_group
 from .output import DryRunOption, JsonOption, print_json, print_line, print_notice
 from .store_access import load_settings
 
 if TYPE_CHECKING:
     from rekindle.services.manager import ServiceManager
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Keep `rekindle watch` or the gateway running with systemd or launchd.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Keep `rekindle watch` or the gateway running with systemd or launchd.")
 
 
 class ServiceChoice(StrEnum):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import JsonOption, print_json, print_line, print_notice
 from rekindle.cli.store_access import load_settings
 from rekindle.config import get_home_and_env
@@ -31,13 +31,7 @@ from .options import (
     print_result,
 )
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Run a Matrix server of your own: Synapse with PostgreSQL.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Run a Matrix server of your own: Synapse with PostgreSQL.")
 
 
 class LogChoice(StrEnum):
