@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -32,13 +31,6 @@ from .options import (
 )
 
 group = create_group("Run a Matrix server of your own: Synapse with PostgreSQL.")
-
-
-class LogChoice(StrEnum):
-    """A program with a log."""
-
-    synapse = "synapse"
-    postgres = "postgres"
 
 
 @group.command("setup")
@@ -169,8 +161,8 @@ def restart() -> None:
 @group.command("logs")
 def show_logs(
     program: Annotated[
-        LogChoice, typer.Argument(help="Program whose log to show.")
-    ] = LogChoice.synapse,
+        Literal["synapse", "postgres"], typer.Argument(help="Program whose log to show.")
+    ] = "synapse",
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines.")] = False,
 ) -> None:
@@ -182,10 +174,8 @@ def show_logs(
       rekindle matrix logs postgres -n 200 --follow
     """
     server = open_server()
-    if program is LogChoice.postgres:
-        file = server.cluster.get_log_file()
-    else:
-        file = server.files.logs / "synapse.log"
+    synapse_log = server.files.logs / "synapse.log"
+    file = server.cluster.get_log_file() if program == "postgres" else synapse_log
     if not file.exists():
         raise InvalidInput(f"There is no log yet: {file}")
     sys.stdout.flush()
