@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -37,7 +38,9 @@ from .sessions import (
 from .tenants import group as tenants_group
 from .terminal.pager import disable_pager
 from .terminal.text import escape_control_chars, escape_unencodable_output
-from .warm import templates
+from .warm import distill, experiment, notes, playbook, preview, replay
+from .warm import share as template_share
+from .warm.templates import group as warm_group
 from .web.serve import group as web_group
 
 _GLOBAL_FLAGS = ("--no-refresh", "--no-pager")
@@ -102,37 +105,108 @@ def apply_global_options(
         raise typer.Exit(open_picker())
 
 
-setup.register(app)
-watch.register(app)
-push.register(app)
-install.register(app)
-doctor.register(app)
-config.register(app)
-read.register_search(app)
-projects.register(app)
-calls.register(app)
-insights.register(app)
-usage.register(app)
-share.register(app)
-chat.register(app)
-resume.register(app)
-templates.register(app)
-processes.register(app)
-hook.register(app)
-mcp.register(app)
-skills.register(app)
-app.add_typer(read.group, name="sessions")
-app.add_typer(gateway.group, name="gateway")
-app.add_typer(gateway.schedule.group, name="schedule")
-app.add_typer(gateway.deliver.group, name="deliver")
-app.add_typer(gateway.memory.group, name="memory")
-app.add_typer(service.group, name="service")
-app.add_typer(matrix_group, name="matrix")
-app.add_typer(web_group, name="web")
-app.add_typer(serve_group, name="serve")
-app.add_typer(tenants_group, name="tenants")
-for command_module in (read, edit, retention, transfer, send, restore, maintenance):
-    command_module.register(read.group)
+_COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "start": setup.import_local_sessions,
+    "import": setup.import_files,
+    "watch": watch.watch_sessions,
+    "push": push.push_transcripts,
+    "install": install.install_agents,
+    "uninstall": install.uninstall_agents,
+    "doctor": doctor.check_agents,
+    "config": config.show_settings,
+    "search": read.search_messages,
+    "projects": projects.list_projects,
+    "calls": calls.list_calls,
+    "profile": insights.profile,
+    "compare": insights.compare,
+    "compress-check": insights.compress_check,
+    "insights": insights.show_insights,
+    "usage": usage.show_usage,
+    "share": share.share_session,
+    "chat": chat.start_chat,
+    "resume": resume.resume_session,
+    "lessons": playbook.show_lessons,
+    "run": processes.start_process,
+    "ps": processes.ps,
+    "logs": processes.logs,
+    "wait": processes.wait,
+    "kill": processes.kill,
+    "restart": processes.restart,
+    "send": processes.send,
+    "attach": processes.attach,
+    "hook": hook.hook,
+    "mcp": mcp.serve_mcp,
+}
+_SESSION_COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "list": read.list_sessions,
+    "show": read.show_session,
+    "search": read.search_messages,
+    "rename": edit.rename,
+    "fork": edit.fork,
+    "undo": edit.undo,
+    "redo": edit.redo,
+    "end": edit.end,
+    "reopen": edit.reopen,
+    "archive": retention.archive,
+    "prune": retention.prune,
+    "restore": retention.restore,
+    "export": transfer.export_sessions,
+    "import": transfer.import_sessions,
+    "copy": transfer.copy_store,
+    "send": send.send_sessions,
+    "restore-to": restore.restore_session,
+    "verify": maintenance.verify,
+    "repair": maintenance.repair,
+    "backup": maintenance.backup,
+    "stats": maintenance.stats,
+}
+_WARM_COMMANDS: Mapping[str, Callable[..., Any]] = {
+    "export": template_share.export_template_file,
+    "import": template_share.import_template_file,
+    "accept": template_share.accept,
+    "retire": template_share.retire,
+    "merge": template_share.merge,
+    "test": preview.preview_template,
+    "load": preview.print_template_messages,
+    "pick": preview.pick_template,
+    "learn": notes.learn_sessions,
+    "recall": notes.recall_notes,
+    "replay": replay.replay_history,
+    "distill": distill.distill_notes,
+    "profile": insights.profile,
+    "compress-check": insights.compress_check,
+    "compare": insights.compare,
+}
+_COMMAND_OPTIONS: Mapping[str, Any] = {
+    "search": {"cls": read.SearchCommand},
+    "run": {"context_settings": {"allow_interspersed_args": False}},
+}
+_GROUPS = {
+    "warm": warm_group,
+    "skill": skills.skill_group,
+    "plugin": skills.plugin_group,
+    "sessions": read.group,
+    "gateway": gateway.group,
+    "schedule": gateway.schedule.group,
+    "deliver": gateway.deliver.group,
+    "memory": gateway.memory.group,
+    "service": service.group,
+    "matrix": matrix_group,
+    "web": web_group,
+    "serve": serve_group,
+    "tenants": tenants_group,
+}
+for parent, commands in (
+    (app, _COMMANDS),
+    (read.group, _SESSION_COMMANDS),
+    (warm_group, _WARM_COMMANDS),
+):
+    for name, command in commands.items():
+        parent.command(name, **_COMMAND_OPTIONS.get(name, {}))(command)
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name)
+warm_group.add_typer(playbook.group, name="notes")
+warm_group.add_typer(experiment.group, name="experiment")
 
 
 @cache

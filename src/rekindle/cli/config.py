@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from rekindle.config import SETTINGS, Config, Value, find_unknown_env_vars, get_setting
 
 from .output import Column, JsonOption, print_line, print_notice, write_json_array, write_table
 from .store_access import load_settings
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("config")(show_settings)
 
 
 def show_settings(json: JsonOption = False) -> None:

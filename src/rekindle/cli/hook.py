@@ -7,11 +7,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(hook)
-
-
 def hook(
     agent: Annotated[
         str,

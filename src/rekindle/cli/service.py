@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from rekindle.config import get_home_and_env
 
-from .help import CommandGroup
+from .help import create_group
 from .output import DryRunOption, JsonOption, print_json, print_line, print_notice
 from .store_access import load_settings
 
 if TYPE_CHECKING:
     from rekindle.services.manager import ServiceManager
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Keep `rekindle watch` or the gateway running with systemd or launchd.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Keep `rekindle watch` or the gateway running with systemd or launchd.")
 
 
-class ServiceChoice(StrEnum):
-    """A command that can run as a service."""
-
-    watch = "watch"
-    gateway = "gateway"
-
-
-_ServiceArgument = Annotated[ServiceChoice, typer.Argument(help="What to keep running.")]
+_ServiceChoice: TypeAlias = Literal["watch", "gateway"]
+_ServiceArgument = Annotated[_ServiceChoice, typer.Argument(help="What to keep running.")]
 _STOP_MARGIN = 15.0  # seconds that a gateway gets beside those for its turns
 
 
 @group.command("install")
-def install_command(
-    service: _ServiceArgument = ServiceChoice.watch, dry_run: DryRunOption = False
-) -> None:
+def install_command(service: _ServiceArgument = "watch", dry_run: DryRunOption = False) -> None:
     """Install and start the user service, or update it.
 
     \b
@@ -64,8 +49,8 @@ def install_command(
         return
     is_changed = install_service(manager)
     print_line(f"{'Wrote' if is_changed else 'Already there:'} {manager.file}")
-    logs = f"rekindle service logs {service.value}"
-    print_line(f"The service {service.value} is running. See `{logs}`.")
+    logs = f"rekindle service logs {service}"
+    print_line(f"The service {service} is running. See `{logs}`.")
     if sys.platform.startswith("linux"):
         print_line("It stops when you log out, unless you run: loginctl enable-linger")
     origins = load_settings().origins.values()
@@ -77,9 +62,7 @@ def install_command(
 
 
 @group.command("uninstall")
-def uninstall_command(
-    service: _ServiceArgument = ServiceChoice.watch, dry_run: DryRunOption = False
-) -> None:
+def uninstall_command(service: _ServiceArgument = "watch", dry_run: DryRunOption = False) -> None:
     """Stop the service and remove it.
 
     \b
@@ -103,7 +86,7 @@ def uninstall_command(
 
 
 @group.command("status")
-def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOption = False) -> None:
+def show_status(service: _ServiceArgument = "watch", json: JsonOption = False) -> None:
     """Show whether the service is installed and running; exit with code 1 if it is not running.
 
     \b
@@ -114,7 +97,7 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
     status = _choose_manager(service).query_status()
     running = _list_processes(service)  # it may also have been started by hand
     if json:
-        more = {"watcher": next(iter(running), None)} if service == ServiceChoice.watch else {}
+        more = {"watcher": next(iter(running), None)} if service == "watch" else {}
         print_json({**status._asdict(), **more, "processes": running})
     else:
         state = f"; {status.state}" if status.running or status.state != "unknown" else ""
@@ -122,11 +105,11 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
         if status.installed:
             print_line(f"{status.name}: installed as {status.file}{state}{process}")
         else:
-            install = f"Install it with `rekindle service install {service.value}`."
+            install = f"Install it with `rekindle service install {service}`."
             print_line(f"{status.name}: not installed{state}{process}. {install}")
         for pid in running:
             if pid != status.pid:
-                what = "watcher" if service == ServiceChoice.watch else "gateway"
+                what = "watcher" if service == "watch" else "gateway"
                 print_line(f"A {what} that is not the service is running, process {pid}.")
     if not status.running:
         raise typer.Exit(1)
@@ -134,7 +117,7 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
 
 @group.command("logs")
 def show_logs(
-    service: _ServiceArgument = ServiceChoice.watch,
+    service: _ServiceArgument = "watch",
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")] = False,
 ) -> None:
@@ -157,10 +140,10 @@ def show_logs(
         raise typer.Exit(1)
 
 
-def _list_processes(service: ServiceChoice) -> list[int]:
+def _list_processes(service: _ServiceChoice) -> list[int]:
     """List the processes in this home that do the work of the service."""
     home = load_settings().home
-    if service == ServiceChoice.watch:
+    if service == "watch":
         from rekindle.watching.lock import find_running_watcher
 
         watcher = find_running_watcher(home)
@@ -171,7 +154,7 @@ def _list_processes(service: ServiceChoice) -> list[int]:
     return [pid for pid in pids if isinstance(pid, int)]
 
 
-def _choose_manager(service: ServiceChoice) -> ServiceManager:
+def _choose_manager(service: _ServiceChoice) -> ServiceManager:
     from rekindle.services.definition import DEFAULT_STOP_SECONDS, build_service
     from rekindle.services.manager import choose_manager
     from rekindle.transcripts.discovery import LOCATION_VARIABLES
@@ -185,7 +168,7 @@ def _choose_manager(service: ServiceChoice) -> ServiceManager:
     if config.origins["store.url"].startswith("command line"):
         program += ["--store", config.store.url]
     stop_seconds = DEFAULT_STOP_SECONDS
-    if service == ServiceChoice.gateway:
+    if service == "gateway":
         stop_seconds = config.gateway.grace_seconds + _STOP_MARGIN
-    definition = build_service(service.value, program, passed, config.home, stop_seconds)
+    definition = build_service(service, program, passed, config.home, stop_seconds)
     return choose_manager(definition, home, env)

@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 _MAX_SESSIONS_SHOWN, _MAX_PROBLEMS_SHOWN = 10, 20
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("start")(import_local_sessions)
-    app.command("import")(import_files)
-
-
 def import_local_sessions() -> None:
     """Import the agent sessions on this machine and list them.
 
@@ -48,7 +42,7 @@ def import_local_sessions() -> None:
     Examples:
       rekindle start
     """
-    folders = _find_agent_folders()
+    folders = find_agent_folders()
     with open_for_writing(may_create=True) as store:
         report = _import_paths(store, folders)
         if report.files + report.unchanged + len(report.failed):
@@ -94,7 +88,7 @@ def import_files(
         if not path.exists():
             raise typer.BadParameter(f"{path} does not exist")
     with open_for_writing(may_create=True) as store:
-        report = _import_paths(store, paths or _find_agent_folders())
+        report = _import_paths(store, paths or find_agent_folders())
         # Conversations of a gateway on this machine that is still in use are not taken over.
         routes = import_conversations(store, paths) if paths else None
     asked_for = [str(path.resolve()) for path in paths or ()]
@@ -109,7 +103,8 @@ def import_files(
         raise typer.Exit(1)
 
 
-def _find_agent_folders() -> list[Path]:
+def find_agent_folders() -> list[Path]:
+    """Return where the agents on this machine keep their sessions."""
     from rekindle.transcripts.discovery import find_session_paths
 
     return find_session_paths(*get_home_and_env())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +72,21 @@ def restore_sigpipe() -> None:
 
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def call_at_stop_signal(stop: Callable[[], object]) -> None:
+    """Call `stop` at SIGTERM or SIGINT; a second signal ends the process."""
+    import signal
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def handle_signal(*_: object) -> None:
+        stop()
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in numbers:
+        signal.signal(number, handle_signal)
 
 
 @contextmanager

@@ -21,18 +21,13 @@ from .output import (
     print_notice,
     to_one_line,
 )
-from .store_access import load_settings, open_for_writing
+from .store_access import call_at_stop_signal, load_settings, open_for_writing
 
 if TYPE_CHECKING:
     from rekindle.transcripts.importer import ImportReport
-    from rekindle.watching.watcher import SessionWatcher, WatchEvent
+    from rekindle.watching.watcher import WatchEvent
 
 _CLEAR_LINE = "\r\x1b[K"
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("watch")(watch_sessions)
 
 
 def watch_sessions(
@@ -64,23 +59,9 @@ def watch_sessions(
                 print_line("Nothing new.")
             return
         with lock_watcher(load_settings().home):
-            _install_signal_handlers(watcher)
+            call_at_stop_signal(watcher.stop)
             watcher.run()
     printer.finish()
-
-
-def _install_signal_handlers(watcher: SessionWatcher) -> None:
-    import signal
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-
-    def stop_watcher(*_: object) -> None:
-        watcher.stop()
-        for number in numbers:  # a second signal ends the process
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in numbers:
-        signal.signal(number, stop_watcher)
 
 
 class _WatchPrinter:

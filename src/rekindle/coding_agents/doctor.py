@@ -12,6 +12,7 @@ from pathlib import Path
 from rekindle.errors import InvalidInput
 from rekindle.hooks.command import get_launcher, is_launcher_current
 from rekindle.hooks.troubles import HookTrouble
+from rekindle.pages.text import format_count
 from rekindle.transcripts.discovery import DiscoveredFile, find_files, find_session_paths
 
 from .agent import AgentFile, CodingAgent, InstallTarget
@@ -160,7 +161,7 @@ def _check_troubles(agent: CodingAgent, around: Surroundings) -> Iterator[AgentF
     if recent:
         last = recent[-1]
         message = (
-            f"{_format_count(len(recent), 'hook')} failed; the last ({last.hook}): {last.reason}"
+            f"{format_count(len(recent), 'hook')} failed; the last ({last.hook}): {last.reason}"
         )
         yield AgentFinding("hook-failures", message, "rekindle doctor --clear forgets them")
 
@@ -180,7 +181,7 @@ def _check_sessions(
         1 for file in files if file.path in pending and now - file.mtime > PENDING_SECONDS
     )
     if overdue:
-        message = f"{_format_count(overdue, 'session file')} not imported yet"
+        message = f"{format_count(overdue, 'session file')} not imported yet"
         yield AgentFinding("not-imported", message, "rekindle import")
 
 
@@ -209,18 +210,14 @@ def _check_deletions(
     lost = sum(1 for one in deletions if not one.is_imported)
     if lost:
         message = (
-            f"{agent.title} will delete {_format_count(lost, 'session file')} within {HORIZON_DAYS} days"
+            f"{agent.title} will delete {format_count(lost, 'session file')} within {HORIZON_DAYS} days"
             " that Rekindle has not imported"
         )
         yield AgentFinding("deletion", message, "rekindle import")
     if kept := len(deletions) - lost:
-        files = _format_count(kept, "session file")
+        files = format_count(kept, "session file")
         message = (
             f"{agent.title} will delete {files} within {HORIZON_DAYS} days;"
             " Rekindle keeps the sessions"
         )
         yield AgentFinding("deletion", message, needs_attention=False)
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

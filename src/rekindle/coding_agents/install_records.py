@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from rekindle.files import write_new_file
-from rekindle.json_fields import as_object, get_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,11 @@ class InstallRecords:
     def find_record(self, file: Path) -> InstallRecord | None:
         """Return the record of a file, or None if there is none that can be read."""
         try:
-            fields = as_object(json.loads(self._get_path(file).read_text("utf-8")))
-        except (OSError, ValueError):
+            # By json: the name of a file may hold surrogates.
+            fields = json.loads(self._get_path(file).read_text("utf-8"))
+            return msgspec.convert(fields, InstallRecord)
+        except (OSError, ValueError, msgspec.ValidationError):
             return None
-        name, digest = get_text(fields, "file"), get_text(fields, "digest")
-        folders: Any = fields.get("folders")
-        if name is None or digest is None or not isinstance(folders, list):
-            return None
-        return InstallRecord(name, digest, get_text(fields, "original"), tuple(map(str, folders)))  # pyright: ignore[reportUnknownArgumentType]
 
     def save_record(self, file: Path, record: InstallRecord | None) -> None:
         """Save the record of a file; None removes it."""
@@ -58,13 +55,7 @@ class InstallRecords:
             path.unlink(missing_ok=True)
             return
         self._create_folder(self.folder)
-        fields = {
-            "file": record.file,
-            "digest": record.digest,
-            "original": record.original,
-            "folders": record.folders,
-        }
-        write_new_file(path, json.dumps(fields, indent=2) + "\n")
+        write_new_file(path, json.dumps(asdict(record), indent=2) + "\n")
 
     def back_up(self, file: Path, content: bytes) -> str:
         """Save the content of a file and return the name of the backup."""

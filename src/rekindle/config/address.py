@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
@@ -32,10 +33,14 @@ class Address(NamedTuple):
         except ValueError:  # a name
             return None
 
+    @property
+    def url_host(self) -> str:
+        """The host as URLs contain it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def list_names(self) -> list[str]:
         """Return the values of the Host header that a client of this address sends."""
-        own = f"[{self.host}]" if ":" in self.host else self.host
-        names = {own, *(_LOOPBACK_NAMES if self.is_loopback else ())}
+        names = {self.url_host, *(_LOOPBACK_NAMES if self.is_loopback else ())}
         return sorted(f"{name.lower()}:{self.port}" for name in names)
 
 
@@ -49,3 +54,18 @@ def parse_address(text: str) -> Address:
     if address.is_wildcard:
         raise InvalidInput(f"{host}: expected the one address or name that clients use")
     return address
+
+
+def listen_at(address: Address, backlog: int = 128) -> socket.socket:
+    """Return a socket that listens; port 0 picks a free one."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    # With the protocol's number: only then asyncio sends small answers without waiting for more.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(f"{address.host}:{address.port}: {error.strerror or error}") from None
+    return listener

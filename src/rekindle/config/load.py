@@ -15,34 +15,25 @@ from rekindle.types import KeyRule, Overridable, OverrideScope, Price, ResetPoli
 
 from . import schema, toml_file
 from .context_sizes import find_context_size
-from .lookup import SECTIONS, SETTINGS, get_setting, parse_override, parse_table_entry
+from .lookup import (
+    SECTIONS,
+    SETTINGS,
+    SettingSections,
+    get_setting,
+    parse_override,
+    parse_table_entry,
+)
 from .setting import Value, check_value, is_time_zone, parse_text
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(SettingSections):
     """Every setting's value and origin, and the folder that Rekindle keeps its files in.
 
     `extra_values` holds settings whose names the user chooses: overrides, servers, prices.
     """
 
     home: Path
-    store: schema.StoreSection
-    retention: schema.RetentionSection
-    list: schema.ListSection
-    model: schema.ModelSection
-    agent: schema.AgentSection
-    reset: schema.ResetSection
-    keys: schema.KeysSection
-    chat: schema.ChatSection
-    gateway: schema.GatewaySection
-    processes: schema.ProcessesSection
-    warm: schema.WarmSection
-    parallel: schema.ParallelSection
-    sandbox: schema.SandboxSection
-    permissions: schema.PermissionsSection
-    mcp: schema.McpSection
-    server: schema.ServerSection
     extra_values: Mapping[str, Value]
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()  # for the user: settings of the file that have an old name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
@@ -15,24 +15,31 @@ from .setting import Setting, build_setting
 
 # Settings that can be overridden per platform and chat type.
 OVERRIDABLE_SECTIONS = ("reset", "keys")
-SECTIONS: Mapping[str, type] = {
-    "store": schema.StoreSection,
-    "retention": schema.RetentionSection,
-    "list": schema.ListSection,
-    "model": schema.ModelSection,
-    "agent": schema.AgentSection,
-    "reset": schema.ResetSection,
-    "keys": schema.KeysSection,
-    "chat": schema.ChatSection,
-    "gateway": schema.GatewaySection,
-    "processes": schema.ProcessesSection,
-    "warm": schema.WarmSection,
-    "parallel": schema.ParallelSection,
-    "sandbox": schema.SandboxSection,
-    "permissions": schema.PermissionsSection,
-    "mcp": schema.McpSection,
-    "server": schema.ServerSection,
-}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSections:
+    """The sections of `config.toml`."""
+
+    store: schema.StoreSection
+    retention: schema.RetentionSection
+    list: schema.ListSection
+    model: schema.ModelSection
+    agent: schema.AgentSection
+    reset: schema.ResetSection
+    keys: schema.KeysSection
+    chat: schema.ChatSection
+    gateway: schema.GatewaySection
+    processes: schema.ProcessesSection
+    warm: schema.WarmSection
+    parallel: schema.ParallelSection
+    sandbox: schema.SandboxSection
+    permissions: schema.PermissionsSection
+    mcp: schema.McpSection
+    server: schema.ServerSection
+
+
+SECTIONS: Mapping[str, type] = get_type_hints(SettingSections)
 # Tables that the user names: `[mcp.servers.files]`.
 NAMED_TABLES: Mapping[str, type] = {
     "mcp.servers": schema.McpServer,

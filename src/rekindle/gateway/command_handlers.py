@@ -12,6 +12,7 @@ from rekindle.agent.tools.confinement import get_sandbox
 from rekindle.agent.tools.tool import ALL_ABILITIES
 from rekindle.agent.turn import format_cost
 from rekindle.errors import InvalidInput, NotFound
+from rekindle.pages.text import format_count
 from rekindle.routing.reset_policy import compute_next_reset
 from rekindle.routing.sanitize import clean_text
 from rekindle.routing.source import LOCAL, describe_source
@@ -143,7 +144,7 @@ def undo_turns(context: CommandContext) -> str:
         raise NotFound("nothing to undo")
     rewind = context.store.undo(context.session, turns)
     left = context.session._replace(message_count=context.session.message_count - rewind.messages)
-    removed = _format_count(rewind.messages, "message")
+    removed = format_count(rewind.messages, "message")
     return f"{describe_stopped(context)}Removed {removed}.\n{describe_conversation(left)}"
 
 
@@ -162,7 +163,7 @@ def redo_turns(context: CommandContext) -> str:
     replaced = len(context.store.messages(session, after=undone[-1].since - 1))
     rewind = context.store.redo(session, undone[-1].id)
     now = session._replace(message_count=session.message_count - replaced + rewind.messages)
-    restored = _format_count(rewind.messages, "message")
+    restored = format_count(rewind.messages, "message")
     return f"{describe_stopped(context)}Restored {restored}.\n{describe_conversation(now)}"
 
 
@@ -258,7 +259,7 @@ def describe_conversation(session: Session | None) -> str:
     """Return the line that names the current conversation."""
     if session is None:
         return "You are in a new conversation."
-    count = _format_count(session.message_count, "message")
+    count = format_count(session.message_count, "message")
     return f"You are in {_format_session_name(session)} ({count})."
 
 
@@ -283,7 +284,7 @@ def describe_stopped(context: CommandContext) -> str:
     if not context.turn_state.stopped:
         return ""
     queued = context.turn_state.stopped - 1
-    more = f" and {_format_count(queued, 'message')} in the queue" if queued else ""
+    more = f" and {format_count(queued, 'message')} in the queue" if queued else ""
     return f"Stopped the answer{more}. "
 
 
@@ -332,7 +333,7 @@ def _iter_list_lines(
     for number, session in enumerate(found, 1):
         name = clean_text(session.title or session.preview, _MAX_NAME_CHARS) or "(empty)"
         mark = " (current)" if session.id == context.route.session else ""
-        count = _format_count(session.message_count, "message")
+        count = format_count(session.message_count, "message")
         yield f"{number}. {name} · {count} · {_format_age(now - session.last_active)}{mark}"
         if snippet := snippets.get(session.id):
             yield f"   {clean_text(snippet, 160)}"
@@ -363,7 +364,3 @@ def _format_reset(policy: ResetPolicy, due: float | None) -> str:
         return "never" if policy.mode == "none" else "paused while background processes run"
     moment = datetime.fromtimestamp(due, ZoneInfo(policy.time_zone))
     return f"{policy.mode}; next at {moment:%Y-%m-%d %H:%M} ({policy.time_zone}) unless you write first"
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -26,6 +26,20 @@ def escape_control_chars(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_CONTROL_CHAR_MAP)
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 session`, `2 sessions`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def shorten_ids(ids: Sequence[str]) -> list[str]:
     """Shorten `ids` to prefixes that are still unique and can be passed back to a command."""
     longest = max(map(len, ids), default=0)

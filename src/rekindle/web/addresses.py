@@ -6,8 +6,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from urllib.parse import quote, urlencode
 
 from rekindle.errors import NotFound
+from rekindle.pages.text import replace_surrogates
 from rekindle.projects import KnownProjects, matches_project
-from rekindle.transcripts.export.common import replace_surrogates
 
 _ENCODED_MARK = "~"  # before a name that is no part of a path as it is
 

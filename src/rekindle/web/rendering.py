@@ -17,8 +17,9 @@ from markupsafe import Markup, escape
 from rekindle import __version__
 from rekindle.pages.plots import PLOT_STYLE
 from rekindle.pages.style import BASE, THEME_TOKENS
+from rekindle.pages.text import replace_surrogates
 from rekindle.pages.transcript_style import MESSAGES, PROMPT_LIST
-from rekindle.transcripts.export.common import format_cost, format_duration, replace_surrogates
+from rekindle.transcripts.export.common import format_cost, format_duration
 
 STATIC_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 THEMES = ("", "light", "dark")

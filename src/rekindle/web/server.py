@@ -8,27 +8,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from rekindle.config.address import Address
-from rekindle.errors import InvalidInput
-
 from .guard import Application
 
 SHUTDOWN_SECONDS = 2
-
-
-def listen_at(address: Address) -> socket.socket:
-    """Return a socket that listens; port 0 picks a free one."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # With the protocol's number: only then asyncio sends small answers without waiting for more.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address.host, address.port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise InvalidInput(f"{address.host}:{address.port}: {error.strerror or error}") from None
-    return listener
 
 
 def serve_app(app: Application, listener: socket.socket, on_start: Callable[[], None]) -> None:

@@ -7,9 +7,8 @@ import socket
 
 import pytest
 
-from rekindle.config.address import Address
+from rekindle.config.address import Address, listen_at
 from rekindle.errors import InvalidInput
-from rekindle.web.server import listen_at
 
 
 def test_small_answers_are_sent_without_delay() -> None:

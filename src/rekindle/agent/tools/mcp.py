@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rekindle.config import McpServer
 from rekindle.errors import McpServerUnreachable, ToolError
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import JSON
 
 from .tool import (
@@ -32,7 +33,6 @@ from .tool import (
     ToolResult,
     build_failure,
 )
-from .truncate import replace_surrogates
 
 if TYPE_CHECKING:
     from mcp import Client

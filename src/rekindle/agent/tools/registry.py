@@ -20,11 +20,12 @@ from difflib import get_close_matches
 from typing import NamedTuple, cast
 
 from rekindle.errors import InvalidInput, ToolError
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import JSON, ToolCall
 
 from . import permissions, schema_check
 from .tool import ALL_ABILITIES, HandlerResult, Tool, ToolContext, ToolResult, build_failure
-from .truncate import replace_surrogates, truncate_middle
+from .truncate import truncate_middle
 
 logger = logging.getLogger(__name__)
 

@@ -23,15 +23,6 @@ def truncate_middle(text: str, limit: int) -> str:
     return f"{text[:head]}{mark}{text[len(text) - tail :]}"[: max(limit, len(mark))]
 
 
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
 def strip_control_characters(text: str) -> str:
     """Strip colours and control characters from program output; overwritten lines stay separate."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")

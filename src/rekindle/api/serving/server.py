@@ -45,21 +45,6 @@ def check_exposure(address: Address, tls: TlsFiles | None, *, is_insecure: bool)
         )
 
 
-def listen_at(address: Address) -> socket.socket:
-    """Return a socket that listens; port 0 picks a free one."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # With the protocol's number: only then asyncio sends small answers without waiting for more.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address.host, address.port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise InvalidInput(f"{address.host}:{address.port}: {error.strerror or error}") from None
-    return listener
-
-
 class _ApiServer(uvicorn.Server):
     """A server that leaves signals to us: a stopped server has ended well."""
 

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 _MAX_DELETIONS_SHOWN = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("doctor")(check_agents)
-
-
 def check_agents(
     clear: Annotated[
         bool, typer.Option("--clear", help="Forget the hook failures recorded so far.")

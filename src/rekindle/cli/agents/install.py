@@ -56,12 +56,6 @@ ProjectOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("install")(install_agents)
-    app.command("uninstall")(uninstall_agents)
-
-
 def install_agents(
     agents: AgentsArgument,
     project: ProjectOption = False,

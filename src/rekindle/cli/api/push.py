@@ -17,8 +17,8 @@ from rekindle.cli.output import (
     print_notice,
     show_progress,
 )
+from rekindle.cli.setup import find_agent_folders
 from rekindle.cli.store_access import ignore_sigpipe, load_settings
-from rekindle.config import get_home_and_env
 from rekindle.errors import InvalidInput, ServerRefused, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 _WATCH_SECONDS, _MAX_WAIT_SECONDS = 2.0, 60.0
 _ATTEMPTS = 5
 _MAX_PROBLEMS = 5
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("push")(push_transcripts)
 
 
 def push_transcripts(
@@ -75,7 +70,7 @@ def push_transcripts(
     ignore_sigpipe()
     with connect_client(config, url) as client:
         pusher = TranscriptPusher(client, url, config.home)
-        find_paths = (lambda: paths) if paths else _find_agent_paths
+        find_paths = (lambda: paths) if paths else find_agent_folders
         if watch:
             _push_forever(pusher, find_paths, is_json=json)
         with show_progress("Sending") as show:
@@ -101,12 +96,6 @@ def _check_key_file(config: Config) -> None:
             f"{config.file} contains an API key and others can read it; run: chmod 600"
             f" {config.file}"
         )
-
-
-def _find_agent_paths() -> list[Path]:
-    from rekindle.transcripts.discovery import find_session_paths
-
-    return find_session_paths(*get_home_and_env())
 
 
 def _push_forever(

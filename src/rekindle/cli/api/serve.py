@@ -205,13 +205,14 @@ async def _run_server(
     from rekindle.api.serving.handlers import ApiHandlers
     from rekindle.api.serving.keys import KeyCache, RateLimiter
     from rekindle.api.serving.learning import BackgroundLearner
-    from rekindle.api.serving.server import listen_at, log_start, serve_app
+    from rekindle.api.serving.server import BACKLOG, log_start, serve_app
     from rekindle.api.serving.stores import ServerStores
     from rekindle.api.serving.uploads import FOLDER, TranscriptUploads
+    from rekindle.config.address import listen_at
     from rekindle.store.async_store import AsyncStore
 
     keys = _open_key_file(config)
-    with listen_at(address) as listener:
+    with listen_at(address, BACKLOG) as listener:
         async with AsyncStore(connect_store(config, config.store.url)) as store:
             stores = ServerStores(config, store, keys)
             if not keys.list_keys() and not stores.has_tenants():
@@ -221,9 +222,8 @@ async def _run_server(
             app = ApiApp(
                 handlers, KeyCache(stores), RateLimiter(rate, 2 * rate), logs_requests=logs_requests
             )
-            host = f"[{address.host}]" if ":" in address.host else address.host
             scheme = "http" if tls is None else "https"
-            url = f"{scheme}://{host}:{listener.getsockname()[1]}"
+            url = f"{scheme}://{address.url_host}:{listener.getsockname()[1]}"
 
             def announce() -> None:
                 log_start(url, store.location)

@@ -50,11 +50,6 @@ _TemplateOption: TypeAlias = Annotated[
 _NoToolsOption: TypeAlias = Annotated[bool, typer.Option("--no-tools", help="Disable all tools.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("chat")(start_chat)
-
-
 def start_chat(
     name: _SessionArgument = None,
     continue_last: _ContinueOption = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -31,13 +31,7 @@ from rekindle.types import Route, Usage, to_json_value
 if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Run and inspect the chat gateway.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Run and inspect the chat gateway.")
 
 _MAX_UNDELIVERABLE_SHOWN = 5
 _MAX_ERRORS_SHOWN = 5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -22,13 +22,7 @@ from rekindle.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import OutboundMessage
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Inspect and retry what the gateway sends.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Inspect and retry what the gateway sends.")
 
 
 @group.command("list")

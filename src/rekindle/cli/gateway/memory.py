@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -26,13 +26,7 @@ from rekindle.cli.store_access import (
 if TYPE_CHECKING:
     from rekindle.store.conversations.memory import Fact
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="See and change what the agent remembers.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("See and change what the agent remembers.")
 FactOwnerOption = Annotated[
     str | None,
     typer.Option(

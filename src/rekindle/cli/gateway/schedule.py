@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -22,13 +22,7 @@ from rekindle.errors import InvalidInput
 if TYPE_CHECKING:
     from rekindle.store.conversations.jobs import JobRun, ScheduledJob
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Run prompts and commands at set times.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+group = create_group("Run prompts and commands at set times.")
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Job id or name.")]
 OPERATOR = "operator"  # owner of the jobs that are made on the command line
 

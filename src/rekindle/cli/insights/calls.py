@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 _MAX_NAME_LENGTH, _MAX_TITLE_LENGTH = 24, 60
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("calls")(list_calls)
-
-
 def list_calls(
     what: SessionOrFilterArgument = None,
     all: AllOption = False,

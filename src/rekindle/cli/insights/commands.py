@@ -54,14 +54,6 @@ HtmlOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("profile")(profile)
-    app.command("compare")(compare)
-    app.command("compress-check")(compress_check)
-    app.command("insights")(show_insights)
-
-
 def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption = False) -> None:
     """Show the statistics of a session: errors, tools, kind of work, improvement over time.
 

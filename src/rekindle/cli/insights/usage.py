@@ -70,11 +70,6 @@ _SinceOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("usage")(show_usage)
-
-
 def show_usage(
     words: _WordsArgument = None,
     by: _KeyOption = None,
@@ -311,14 +306,11 @@ def _render_numbers(total: UsageTotal) -> list[str]:
 
 def _format_tokens(count: int) -> str:
     """Format a number of tokens in a few characters for a terminal, or in full for a pipe."""
+    from .overview import format_tokens
+
     if not sys.stdout.isatty():
         return f"{count}"
-    size = float(count)
-    for unit in ("", "k", "M", "G"):
-        if size < 999.5 or unit == "G":
-            break
-        size /= 1000
-    return f"{size:.0f}{unit}" if not unit or size >= 99.95 else f"{size:.1f}{unit}"
+    return format_tokens(count)
 
 
 def _measure_bar(lines: Sequence[Sequence[str]]) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import JsonOption, print_json, print_line, print_notice
 from rekindle.cli.store_access import load_settings
 from rekindle.config import get_home_and_env
@@ -31,20 +30,7 @@ from .options import (
     print_result,
 )
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Run a Matrix server of your own: Synapse with PostgreSQL.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-class LogChoice(StrEnum):
-    """A program with a log."""
-
-    synapse = "synapse"
-    postgres = "postgres"
+group = create_group("Run a Matrix server of your own: Synapse with PostgreSQL.")
 
 
 @group.command("setup")
@@ -175,8 +161,8 @@ def restart() -> None:
 @group.command("logs")
 def show_logs(
     program: Annotated[
-        LogChoice, typer.Argument(help="Program whose log to show.")
-    ] = LogChoice.synapse,
+        Literal["synapse", "postgres"], typer.Argument(help="Program whose log to show.")
+    ] = "synapse",
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")] = False,
 ) -> None:
@@ -188,10 +174,8 @@ def show_logs(
       rekindle matrix logs postgres -n 200 --follow
     """
     server = open_server()
-    if program is LogChoice.postgres:
-        file = server.cluster.get_log_file()
-    else:
-        file = server.files.logs / "synapse.log"
+    synapse_log = server.files.logs / "synapse.log"
+    file = server.cluster.get_log_file() if program == "postgres" else synapse_log
     if not file.exists():
         raise InvalidInput(f"There is no log yet: {file}")
     sys.stdout.flush()

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from rekindle.mcp.service import SessionService
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("mcp")(serve_mcp)
-
-
 def serve_mcp(
     http: Annotated[
         str | None,
@@ -113,8 +108,7 @@ def _serve_http(handler: RequestHandler, http: str, token: str) -> None:
         )
 
     def report_start(bound: Address) -> None:
-        host = f"[{bound.host}]" if ":" in bound.host else bound.host
-        print_notice(f"Listening on http://{host}:{bound.port}{PATH}")
+        print_notice(f"Listening on http://{bound.url_host}:{bound.port}{PATH}")
         if not token:
             print_notice(f"Token: {chosen}")
 

@@ -37,12 +37,6 @@ _ProjectOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.add_typer(skill_group, name="skill")
-    app.add_typer(plugin_group, name="plugin")
-
-
 @skill_group.command("export")
 def export_skill(
     project: _ProjectOption = None,

@@ -44,13 +44,6 @@ ProcessOwnerOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("run", context_settings={"allow_interspersed_args": False})(start_process)
-    for command in (ps, logs, wait, kill, restart, send, attach):
-        app.command(command.__name__)(command)
-
-
 def start_process(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", show_default=False)],
     pty: Annotated[bool, typer.Option("--pty", help="Run in a pseudo-terminal.")] = False,

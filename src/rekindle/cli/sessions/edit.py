@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from rekindle.types import Rewind, Session
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    for command in (rename, fork, undo, redo, end, reopen):
-        app.command()(command)
-
-
 def rename(
     name: SessionArgument,
     title: Annotated[str | None, typer.Argument(help="New title.", show_default=False)] = None,

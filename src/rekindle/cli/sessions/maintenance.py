@@ -44,12 +44,6 @@ if TYPE_CHECKING:
 _BAR_WIDTH, _MAX_PROJECTS = 24, 10
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    for command in (verify, repair, backup, stats):
-        app.command()(command)
-
-
 def verify(json: JsonOption = False) -> None:
     """Check the store: counts, order, chains, indexes and references.
 

@@ -9,8 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from rekindle.cli.insights.usage import get_offset, join_projects, load_price_list
 from rekindle.cli.output import (
     Column,
@@ -32,11 +30,6 @@ if TYPE_CHECKING:
     from rekindle.store import Filter, Store
 
 _NO_PROJECT = "(none)"
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("projects")(list_projects)
 
 
 def list_projects(

@@ -60,18 +60,6 @@ _MAX_JUDGED_MESSAGES = 2000  # of a session that is judged before it is shown
 group = create_group("List, read, search, edit, export and repair stored sessions.")
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("list")(list_sessions)
-    app.command("show")(show_session)
-    register_search(app)
-
-
-def register_search(app: typer.Typer) -> None:
-    """Register `search`, which is also a command of its own."""
-    app.command("search", cls=SearchCommand)(search_messages)
-
-
 def list_sessions(
     where: FilterArgument = None,
     limit: Annotated[

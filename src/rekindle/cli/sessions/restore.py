@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -28,19 +27,7 @@ if TYPE_CHECKING:
 _COUNTED_NOUNS = ("result", "call")  # "result without its call", "call written as text"
 
 
-class RestoreAgent(StrEnum):
-    """An agent that a session can be written for."""
-
-    claude_code = "claude-code"
-    codex = "codex"
-    opencode = "opencode"
-    pi = "pi"
-    gemini = "gemini"
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("restore-to")(restore_session)
+RestoreAgent: TypeAlias = Literal["claude-code", "codex", "opencode", "pi", "gemini"]
 
 
 def restore_session(
@@ -79,13 +66,13 @@ def restore_session(
         found = store.resolve(session, owner=owner)
         chosen = str(folder.expanduser().absolute()) if folder else found.cwd or str(Path.cwd())
         plan = plan_restore(
-            agent.value,
+            agent,
             found,
             store.messages(found),
             folder=chosen,
             folders=UserFolders(home, env, load_settings().home / "restored"),
             list_imports=store.find_imports,
-            title=build_copy_title(found, agent.value),
+            title=build_copy_title(found, agent),
         )
     if not (dry_run or plan.is_present):
         write_restored_file(plan)

@@ -6,9 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
@@ -34,15 +33,7 @@ if TYPE_CHECKING:
 _MAX_ERROR_CHARS = 500
 
 
-class ResumeTarget(StrEnum):
-    """An agent that a session can go on in."""
-
-    claude_code = "claude-code"
-    codex = "codex"
-    opencode = "opencode"
-    pi = "pi"
-    gemini = "gemini"
-    chat = "chat"
+ResumeTarget: TypeAlias = Literal["claude-code", "codex", "opencode", "pi", "gemini", "chat"]
 
 
 class PreparedResume(NamedTuple):
@@ -59,11 +50,6 @@ class PreparedResume(NamedTuple):
         if self.restore is not None and self.restore.conversation.omitted:
             notes.append(describe_changes(self.restore.conversation.omitted))
         return notes
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("resume")(resume_session)
 
 
 def resume_session(
@@ -109,7 +95,7 @@ def resume_session(
     """
     chosen = str(folder.expanduser().absolute()) if folder else None
     starts = not (json or print_command)
-    ready = prepare_session(" ".join(name or ()), target and target.value, chosen, starts=starts)
+    ready = prepare_session(" ".join(name or ()), target, chosen, starts=starts)
     if json:
         _print_ready_json(ready)
     elif print_command:

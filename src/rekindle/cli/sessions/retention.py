@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 _MAX_SESSIONS_SHOWN = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    for command in (archive, prune, restore):
-        app.command()(command)
-
-
 def archive(
     where: FilterArgument = None,
     dry_run: DryRunOption = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from rekindle.cli.output import (
     show_progress,
 )
 from rekindle.cli.session_choice import SessionOrFilterArgument, is_filter
-from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.cli.store_access import call_at_stop_signal, load_settings, open_for_reading
 from rekindle.config import get_home_and_env
 from rekindle.errors import CollectorError
 
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from rekindle.types import Session
 
 _LATEST = 200
-
-
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("send")(send_sessions)
 
 
 def send_sessions(
@@ -82,7 +76,7 @@ def send_sessions(
         sender = SessionSender(store, collector, progress, redactor, stop.wait)
         find_sessions = _create_finder(store, what or [])
         if follow:
-            _stop_at_signal(stop)
+            call_at_stop_signal(stop.set)
             try:
                 sender.follow(find_sessions, printer.show, print_notice)
             except CollectorError:
@@ -107,18 +101,6 @@ def _create_finder(store: Store, what: list[str]) -> Callable[[bool], Iterable[S
     return lambda is_sweep: (
         iter_pages(store, where) if is_sweep else store.recent(_LATEST, where=where)
     )
-
-
-def _stop_at_signal(stop: threading.Event) -> None:
-    numbers = (signal.SIGTERM, signal.SIGINT)
-
-    def handle_signal(*_: object) -> None:
-        stop.set()
-        for number in numbers:  # a second signal ends the process
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in numbers:
-        signal.signal(number, handle_signal)
 
 
 class _SendPrinter:

@@ -53,11 +53,6 @@ _IndexOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    app.command("share")(share_session)
-
-
 def share_session(
     name: _NameArgument = None,
     output: _OutputOption = None,

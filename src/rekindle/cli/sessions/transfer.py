@@ -65,13 +65,6 @@ class ExportFormat(StrEnum):
     parquet = "parquet"
 
 
-def register(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    app.command("export")(export_sessions)
-    app.command("import")(import_sessions)
-    app.command("copy")(copy_store)
-
-
 def export_sessions(
     what: SessionOrFilterArgument = None,
     format: Annotated[

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rekindle.pages.text import escape_control_chars as escape_control_chars
+from rekindle.pages.text import format_count as format_count
 from rekindle.pages.text import get_display_name as get_display_name
 from rekindle.pages.text import shorten_ids as shorten_ids
 from rekindle.pages.text import to_one_line as to_one_line
@@ -52,11 +53,6 @@ def format_time(seconds: float) -> str:
 def format_cost(cost: Decimal) -> str:
     """Format an amount of dollars: to the cent, or more exactly if it is less."""
     return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 session`, `2 sessions`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def to_safe_line(text: str, max_length: int) -> str:

@@ -62,11 +62,6 @@ class _PlannedRequest(NamedTuple):
         )
 
 
-def register(group: typer.Typer) -> None:
-    """Register the command of this module."""
-    group.command("distill")(distill_notes)
-
-
 def distill_notes(
     project: NotesProjectOption = None,
     folder: Annotated[

@@ -14,8 +14,8 @@ import typer
 from rekindle.cli.insights.mapping import JobsOption, SchedulerOption, open_work_mapper
 from rekindle.cli.output import (
     JsonOption,
-    encode_json,
     format_count,
+    print_json,
     print_line,
     print_notice,
     show_progress,
@@ -32,12 +32,6 @@ _FolderOption = Annotated[
     Path | None,
     typer.Option("--folder", metavar="DIR", help="Folder of the session.", show_default="this one"),
 ]
-
-
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("learn")(learn_sessions)
-    group.command("recall")(recall_notes)
 
 
 def learn_sessions(
@@ -73,7 +67,7 @@ def learn_sessions(
     ):
         report = learn_from_sessions(store, progress=progress, mapper=mapper)
     if json:
-        print_line(encode_json(report._asdict()).decode())
+        print_json(report._asdict())
         return
     if not report.sessions:
         print_line("Nothing new to learn.")

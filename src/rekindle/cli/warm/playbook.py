@@ -26,6 +26,8 @@ from rekindle.cli.store_access import open_for_notes, open_for_writing
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.files import write_new_file
 
+from .options import find_project_key
+
 if TYPE_CHECKING:
     from rekindle.knowledge.notes.note import NoteOrigin, RecalledNote
     from rekindle.learning.notes.decisions import ProjectNotes
@@ -49,12 +51,6 @@ _NoteArgument = Annotated[
 group = create_group("Read and correct the notes of a project.")
 
 
-def register(app: typer.Typer, warm: typer.Typer) -> None:
-    """Register the commands of this module."""
-    warm.add_typer(group, name="notes")
-    app.command("lessons")(show_lessons)
-
-
 def _load_notes(store: Store, project: str | None) -> ProjectNotes:
     from rekindle.learning.notes.decisions import load_project_notes
 
@@ -64,19 +60,13 @@ def _load_notes(store: Store, project: str | None) -> ProjectNotes:
 def resolve_project(store: Store, wanted: str | None, folder: Path | None = None) -> str:
     """Return the project that a person means, by default that of a folder or of the current one."""
     from rekindle.learning.notes.playbooks import find_project
-    from rekindle.projects import matches_project
 
-    known = [project for project, _, _ in store.observations.list_projects()]
-    if wanted is None:
-        project = find_project(store, str((folder or Path.cwd()).absolute()))
-        if project is None:
-            raise NotFound("Nothing is known about this folder. Name a project with --project.")
-        return project
-    found = [project for project in known if matches_project(project, wanted)]
-    if not found:
-        some = ", ".join(known[:5]) or "none"
-        raise NotFound(f"Project not found: {wanted!r:.80}. Known projects: {some}.")
-    return found[0]
+    if wanted is not None:
+        return find_project_key(store, wanted)
+    project = find_project(store, str((folder or Path.cwd()).absolute()))
+    if project is None:
+        raise NotFound("Nothing is known about this folder. Name a project with --project.")
+    return project
 
 
 def _write_notes_json(known: ProjectNotes, notes: Iterable[RecalledNote]) -> None:

@@ -24,7 +24,7 @@ from rekindle.cli.store_access import (
 )
 from rekindle.errors import InvalidInput
 
-from .options import TemplateArgument, find_template
+from .options import TemplateArgument, find_template, open_library
 
 if TYPE_CHECKING:
     from rekindle.agent.model.providers import Provider
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rekindle.config import Config
     from rekindle.knowledge.notes.note import Recall
     from rekindle.knowledge.render import PreludeForm
-    from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.selection import Selection
     from rekindle.learning.warm_start import NewSession, Prelude, WarmStarter
     from rekindle.store import Store
@@ -63,13 +62,6 @@ _ProviderOption = Annotated[
     ),
 ]
 _NoExamplesOption = Annotated[bool, typer.Option("--no-examples", help="Leave out the notes.")]
-
-
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("test")(preview_template)
-    group.command("load")(print_template_messages)
-    group.command("pick")(pick_template)
 
 
 def preview_template(
@@ -214,12 +206,6 @@ def pick_template(
 # ── setup from the settings
 
 
-def _open_library(config: Config) -> TemplateLibrary:
-    from rekindle.learning.library import TemplateLibrary
-
-    return TemplateLibrary.from_home(config.home)
-
-
 def _create_warm_starter(
     config: Config,
     store: Store,
@@ -239,11 +225,10 @@ def _create_warm_starter(
         warm_config = warm_config._replace(max_notes=_check_range("--max", most, 1, 15))
     if tokens is not None:
         warm_config = warm_config._replace(max_tokens=_check_range("--tokens", tokens, 50, 100_000))
-    library = _open_library(config)
     return WarmStarter(
         store,
         warm_config,
-        templates=library,
+        templates=open_library(),
         template=template,
         shows_calls=not PROVIDER_RULES[_parse_provider(provider)].needs_signature,
     )

@@ -15,9 +15,9 @@ from rekindle.cli.insights.mapping import JobsOption, SchedulerOption, open_work
 from rekindle.cli.output import (
     Column,
     JsonOption,
-    encode_json,
     escape_control_chars,
     format_count,
+    print_json,
     print_line,
     show_progress,
     write_table,
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from rekindle.learning.notes.replay_figures import ReplayFigures
 
 _MAX_READ = 10
-
-
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("replay")(replay_history)
 
 
 def replay_history(
@@ -89,9 +84,7 @@ def replay_history(
     if html is not None:
         write_new_file(html.expanduser(), "".join(_render_page(results, project)))
     if json:
-        print_line(
-            encode_json([_figures_to_dict(one) for one in summarize_replay(results)]).decode()
-        )
+        print_json([_figures_to_dict(one) for one in summarize_replay(results)])
     elif html is not None:
         print_line(f"Wrote {html}")
     else:

@@ -29,15 +29,6 @@ from .options import (
 )
 
 
-def register(group: typer.Typer) -> None:
-    """Register the commands of this module."""
-    group.command("export")(export_template_file)
-    group.command("import")(import_template_file)
-    group.command()(accept)
-    group.command()(retire)
-    group.command()(merge)
-
-
 def export_template_file(
     name: TemplateArgument,
     output: Annotated[

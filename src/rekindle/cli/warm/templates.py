@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from rekindle.cli.help import create_group
-from rekindle.cli.insights import commands
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -53,22 +52,6 @@ if TYPE_CHECKING:
     from rekindle.types import Template
 
 group = create_group("Learn from past sessions and warm-start new ones.")
-
-
-def register(app: typer.Typer) -> None:
-    """Register the `warm` group with all its commands."""
-    from . import distill, experiment, notes, playbook, preview, replay, share
-
-    app.add_typer(group, name="warm")
-    share.register(group)
-    preview.register(group)
-    notes.register(group)
-    replay.register(group)
-    playbook.register(app, group)
-    distill.register(group)
-    group.add_typer(experiment.group, name="experiment")
-    for command in (commands.profile, commands.compress_check, commands.compare):
-        group.command(command.__name__.replace("_", "-"))(command)
 
 
 @group.command()

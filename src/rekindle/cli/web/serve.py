@@ -109,10 +109,10 @@ def _serve(
         from rekindle.web.context import WebContext
         from rekindle.web.guard import GuardOptions
         from rekindle.web.rendering import PageRenderer
-        from rekindle.web.server import listen_at, serve_app
+        from rekindle.web.server import serve_app
     except ImportError:
         raise InvalidInput("The web page needs: pip install 'rekindle[web]'") from None
-    from rekindle.config.address import Address
+    from rekindle.config.address import Address, listen_at
     from rekindle.store.store_executor import StoreExecutor
     from rekindle.web.access import build_origin
 

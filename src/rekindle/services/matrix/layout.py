@@ -33,15 +33,29 @@ _HOST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
 _MAX_NAME_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
 class ServerFiles:
     """The paths of a home server."""
 
-    home: Path
-
-    @property
-    def folder(self) -> Path:
-        return self.home / "matrix"
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.lock = home / "matrix.lock"
+        self.backups = home / "matrix-backups"
+        self.folder = home / "matrix"
+        self.settings = self.folder / "settings.json"
+        self.secrets = self.folder / "secrets.json"
+        self.config = self.folder / "homeserver.yaml"
+        self.local_config = self.folder / "local.yaml"
+        self.log_config = self.folder / "logging.yaml"
+        self.signing_key = self.folder / "signing.key"
+        self.password_file = self.folder / "pgpass"  # in the format of PostgreSQL's clients
+        self.environment = self.folder / "environment"
+        self.environments = self.folder / "environments"
+        self.media = self.folder / "media"
+        self.logs = self.folder / "logs"
+        self.run = self.folder / "run"
+        self.passwords = self.folder / "passwords"  # generated ones of users
+        self.restore_mark = self.folder / "restoring"  # exists while a restore is not finished
+        self.update_mark = self.folder / "updating.json"  # likewise of an update
 
     def create_folder(self) -> None:
         """Create the folder; the user of the database must pass through it if we are root."""
@@ -53,78 +67,6 @@ class ServerFiles:
             path.unlink(missing_ok=True)
         for path in self.folder.glob("backup-*"):
             shutil.rmtree(path, ignore_errors=True)
-
-    @property
-    def lock(self) -> Path:
-        return self.home / "matrix.lock"
-
-    @property
-    def backups(self) -> Path:
-        return self.home / "matrix-backups"
-
-    @property
-    def settings(self) -> Path:
-        return self.folder / "settings.json"
-
-    @property
-    def secrets(self) -> Path:
-        return self.folder / "secrets.json"
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "homeserver.yaml"
-
-    @property
-    def local_config(self) -> Path:
-        return self.folder / "local.yaml"
-
-    @property
-    def log_config(self) -> Path:
-        return self.folder / "logging.yaml"
-
-    @property
-    def signing_key(self) -> Path:
-        return self.folder / "signing.key"
-
-    @property
-    def password_file(self) -> Path:
-        """The passwords of the database in the format of PostgreSQL's clients."""
-        return self.folder / "pgpass"
-
-    @property
-    def environment(self) -> Path:
-        return self.folder / "environment"
-
-    @property
-    def environments(self) -> Path:
-        return self.folder / "environments"
-
-    @property
-    def media(self) -> Path:
-        return self.folder / "media"
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
-
-    @property
-    def passwords(self) -> Path:
-        """The generated passwords of users."""
-        return self.folder / "passwords"
-
-    @property
-    def restore_mark(self) -> Path:
-        """Exists while a restore is not finished."""
-        return self.folder / "restoring"
-
-    @property
-    def update_mark(self) -> Path:
-        """Exists while an update is not finished."""
-        return self.folder / "updating.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple, Protocol
 
 from rekindle.judging.rules.evidence import Evidence
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import Message, ToolCall
 
 from .common import (
@@ -17,7 +18,6 @@ from .common import (
     find_image,
     format_arguments,
     preview_call,
-    replace_surrogates,
 )
 from .edits import DiffLine, FileEdit, find_edits
 from .prose import render_code, render_prose

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import Message, Session, Tokens, ToolCall
 
 _PREVIEW_LENGTH = 100
@@ -230,15 +231,6 @@ def find_image(part: Mapping[str, Any]) -> str | None:
     image = part.get("image_url")
     url = cast("Mapping[str, Any]", image).get("url") if isinstance(image, Mapping) else image
     return url if isinstance(url, str) and _DATA_IMAGE.match(url) else None
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which cannot be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
 
 
 class Exchange(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from rekindle.pages.text import replace_surrogates
 from rekindle.routing.speaker import format_speaker
 from rekindle.types import Message, Session, ToolCall
 
@@ -19,7 +20,6 @@ from .common import (
     list_session_details,
     pair_distant_results,
     preview_call,
-    replace_surrogates,
 )
 from .edits import FileEdit, find_edits
 from .subagents import AgentRun

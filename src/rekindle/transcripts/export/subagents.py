@@ -7,9 +7,10 @@ from html import escape
 from typing import NamedTuple
 
 from rekindle.judging.rules.evidence import Evidence
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import Message, Session, ToolCall
 
-from .common import format_time, format_title, replace_surrogates
+from .common import format_time, format_title
 
 _NO_RESULT = Message("tool")
 _COMPARED_CHARS = 60  # of a prompt; the preview of a session is short

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from rekindle.transcripts.export.common import parse_arguments, replace_surrogates
+from rekindle.pages.text import replace_surrogates
+from rekindle.transcripts.export.common import parse_arguments
 from rekindle.transcripts.readers.otel.span_messages import parse_messages
 from rekindle.types import Content, Message, Tokens, ToolCall
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from rekindle.json_fields import JsonObject, as_object, get_text
-from rekindle.transcripts.export.common import format_arguments, parse_arguments, replace_surrogates
+from rekindle.pages.text import replace_surrogates
+from rekindle.transcripts.export.common import format_arguments, parse_arguments
 from rekindle.types import MAX_TITLE_CHARS, Content, Message, Session, ToolCall
 
 _BACKTICKS = re.compile(r"`{3,}")

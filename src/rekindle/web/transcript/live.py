@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from rekindle.errors import RekindleError
-from rekindle.transcripts.export.common import replace_surrogates
+from rekindle.pages.text import replace_surrogates
 from rekindle.types import Session
 from rekindle.web.changes import ChangeFeed
 from rekindle.web.context import WebContext

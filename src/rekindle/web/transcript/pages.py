@@ -11,8 +11,8 @@ from markupsafe import Markup
 from rekindle.config import Config
 from rekindle.errors import InvalidInput
 from rekindle.learning.verdicts.judged_sessions import RULES_VERSION
+from rekindle.pages.text import replace_surrogates
 from rekindle.store import Store
-from rekindle.transcripts.export.common import replace_surrogates
 from rekindle.types import Session
 from rekindle.web.addresses import build_session_url
 from rekindle.web.projects.summary import load_prices
