@@ -48,6 +48,10 @@ APART = {
         "acceptance/test_networks.py", "unit/platforms/test_telegram.py",
         "unit/platforms/test_discord.py", "unit/platforms/test_slack.py",
     ),
+    "slow": (
+        "unit/platforms/test_telegram.py", "unit/platforms/test_discord.py",
+        "unit/platforms/test_slack.py",
+    ),
     "browser": ("web",),
     "agents": ("agents",),
 }  # fmt: skip
