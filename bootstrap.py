@@ -3,7 +3,8 @@
     python3 bootstrap.py               set up, import the sessions on this machine, show what was found
     python3 bootstrap.py run [ARG…]    set up, then run `rekindle ARG…`
     python3 bootstrap.py test [ARG…]   set up with what the tests need, then run `pytest ARG…`
-    python3 bootstrap.py setup         only set up; add --dev for the tests, --docs for the site
+    python3 bootstrap.py setup         only set up; add --dev for the tests, --programs for all programs
+                                       that tests start, --docs for the site
 
 Everything is installed into the folder .venv next to this file, with uv, which is brought with pip if it
 is not available, or else with pip alone. A second run finds nothing to do and is quick.
@@ -41,20 +42,23 @@ STAMP = VENV / "installed"
 TOOLS = VENV / "tools"
 UV = TOOLS / "bin" / ("uv.exe" if os.name == "nt" else "uv")
 
-# Programs that the tests start, and the Debian packages that have them.
+# Programs that the full suite starts, and the Debian packages that have them.
 PROGRAMS = {
     "bwrap": ("bubblewrap",),
-    "busybox": ("busybox-static",),
-    "chromium": ("chromium",),
     "initdb": ("postgresql",),
-    "ngircd": ("ngircd",),
-    "mmdebstrap": ("mmdebstrap",),
     "pgbouncer": ("pgbouncer",),
-    "podman": ("podman", "netavark", "aardvark-dns", "iptables"),
     "rg": ("ripgrep",),
-    "runc": ("runc",),
     "sshd": ("openssh-server",),
     "strace": ("strace",),
+}
+# Programs of the tests that the full suite leaves out by their markers; most of them are large.
+MORE_PROGRAMS = {
+    "busybox": ("busybox-static",),
+    "chromium": ("chromium",),
+    "mmdebstrap": ("mmdebstrap",),
+    "ngircd": ("ngircd",),
+    "podman": ("podman", "netavark", "aardvark-dns", "iptables"),
+    "runc": ("runc",),
 }
 
 # What the first command installs: everything but the libraries of chat networks, which are large.
@@ -82,14 +86,19 @@ def main(arguments: list[str]) -> int:
     """Run one verb and return its exit code."""
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("start", [])
     if verb == "test":
-        install("dev")
-        install_programs()
+        programs = start_programs({**PROGRAMS, **MORE_PROGRAMS} if rest else PROGRAMS)
+        try:
+            install("dev")
+        finally:  # never leave apt-get behind in the middle of its work
+            finish_programs(programs)
         os.chdir(ROOT)
         # Where no bytecode may be written, each run would compile every test for each worker.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         return run([str(PYTHON), "-m", "pytest", *(rest or full_suite_options())])
     if verb == "setup":
         install(*(group for group in GROUPS if f"--{group}" in rest))
+        if "--programs" in rest:
+            finish_programs(start_programs({**PROGRAMS, **MORE_PROGRAMS}))
         show_command()
         return 0
     if verb == "run":
@@ -154,7 +163,7 @@ def install_requirements(uv: list[str], requirements: list[str]) -> None:
         if uv != [str(UV)] or not works([str(PYTHON), "-m", "pip", "--version"]):
             check(command)
             return
-        if run_with_progress(command)[0] == 0:
+        if run_with_progress(command) == 0:
             return
         say("uv could not install it: installing with pip")
     options = ["--progress-bar", "off", "--no-color", "--no-compile"]
@@ -188,23 +197,27 @@ def compile_libraries() -> None:
     run_with_progress([str(PYTHON), "-m", "compileall", "-q", "-j", "0", done.stdout.strip()])
 
 
-def install_programs() -> None:
-    """Install the programs that the tests start, as root on Debian; elsewhere say what is missing."""
-    missing = [program for program in PROGRAMS if not find_program(program)]
+def start_programs(programs: dict[str, tuple[str, ...]]) -> "RunningCommand | None":
+    """Start to install what is missing of these, as root on Debian; elsewhere say what is missing."""
+    missing = [program for program in programs if not find_program(program)]
     if not missing:
-        return
-    packages = [package for program in missing for package in PROGRAMS[program]]
+        return None
+    packages = [package for program in missing for package in programs[program]]
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     if not is_root or not shutil.which("apt-get"):
         say(f"NOT INSTALLED: {', '.join(missing)}. Tests that need them will be skipped.")
         say(f"On Debian: apt-get install {' '.join(packages)}")
-        return
+        return None
     say(f"Installing Debian packages for the tests: {' '.join(packages)}")
     ENVIRONMENT["DEBIAN_FRONTEND"] = "noninteractive"
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
-    if run_with_progress(command)[0]:
-        run_with_progress(["apt-get", "update"])
-        check(command)
+    command = f"apt-get install --yes --no-install-recommends {' '.join(packages)}"
+    return RunningCommand(["sh", "-c", f"{command} || {{ apt-get update && {command}; }}"])
+
+
+def finish_programs(running: "RunningCommand | None") -> None:
+    """Wait until the programs are installed; exit if they cannot be."""
+    if running:
+        exit_if_failed(running)
 
 
 def find_program(name: str) -> bool:
@@ -255,13 +268,13 @@ def create_environment(uv: list[str]) -> list[str]:
     if uv:
         check([*uv, "venv", "--clear", "--python", sys.executable, str(VENV)])
         return uv
-    if run_with_progress([sys.executable, "-m", "venv", "--clear", str(VENV)])[0] == 0:
+    if run_with_progress([sys.executable, "-m", "venv", "--clear", str(VENV)]) == 0:
         return bring_uv()
     # Some systems ship Python without the module that puts pip into an environment.
     shutil.rmtree(VENV, ignore_errors=True)
     check([sys.executable, "-m", "venv", "--without-pip", str(VENV)])
     say("Installing uv, because this Python cannot put pip into an environment")
-    if run_with_progress([sys.executable, "-m", "pip", "install", "--target", str(TOOLS), "uv"])[0]:
+    if run_with_progress([sys.executable, "-m", "pip", "install", "--target", str(TOOLS), "uv"]):
         sys.exit(
             "This Python cannot create an environment with pip in it. Install your system's package\n"
             "for that (Debian: apt-get install python3-venv) or uv, and run this again."
@@ -277,36 +290,54 @@ def works(command: list[str]) -> bool:
 
 def check(command: list[str]) -> None:
     """Run a command and show its progress; if it fails, print its output and exit."""
-    code, output = run_with_progress(command)
+    exit_if_failed(RunningCommand(command))
+
+
+def exit_if_failed(running: "RunningCommand") -> None:
+    """Show the progress of a command until it ends; if it failed, print its output and exit."""
+    code = running.wait()
     if code:
-        print("".join(output), end="", file=sys.stderr)
-        sys.exit(f"bootstrap: this failed with exit code {code}:\n  {shlex.join(command)}")
+        print("".join(running.output), end="", file=sys.stderr)
+        sys.exit(f"bootstrap: this failed with exit code {code}:\n  {shlex.join(running.command)}")
 
 
-def run_with_progress(command: list[str]) -> tuple[int, list[str]]:
-    """Run a command, show its progress, and return its exit code and the lines it printed."""
-    process = subprocess.Popen(
-        command,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    assert process.stdout is not None
-    output: list[str] = []
-    # Read in a thread, so that the elapsed time is shown even while the command prints nothing.
-    reader = threading.Thread(target=collect_lines, args=(process.stdout, output), daemon=True)
-    reader.start()
-    progress = Progress()
-    try:
-        while reader.is_alive():
-            reader.join(progress.seconds)
-            if reader.is_alive():
-                progress.show(output)
-    finally:
-        progress.clear()
-    return process.wait(), output
+def run_with_progress(command: list[str]) -> int:
+    """Run a command, show its progress, and return its exit code."""
+    return RunningCommand(command).wait()
+
+
+class RunningCommand:
+    """A command that was started, and the lines it has printed so far."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.output: list[str] = []
+        self.process = subprocess.Popen(
+            command,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        assert self.process.stdout is not None
+        # Read in a thread, so that nothing waits for us, and that the elapsed time is shown even
+        # while the command prints nothing.
+        given = (self.process.stdout, self.output)
+        self.reader = threading.Thread(target=collect_lines, args=given, daemon=True)
+        self.reader.start()
+
+    def wait(self) -> int:
+        """Show the progress until the command ends, and return its exit code."""
+        progress = Progress()
+        try:
+            while self.reader.is_alive():
+                self.reader.join(progress.seconds)
+                if self.reader.is_alive():
+                    progress.show(self.output)
+        finally:
+            progress.clear()
+        return self.process.wait()
 
 
 def collect_lines(stream: Iterable[str], lines: list[str]) -> None:

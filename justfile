@@ -21,7 +21,7 @@ test *ARGS:
 
 # Run the tests of processes in containers and on other hosts
 test-places *ARGS:
-    {{ python }} -m pytest tests/contract -m places -n 3 --dist loadfile "$@"
+    {{ python }} -m pytest tests/contract tests/unit/agent -m places -n 3 --dist loadfile "$@"
 
 # Run the unit tests that start no programs
 test-fast *ARGS:

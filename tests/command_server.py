@@ -27,6 +27,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -169,9 +170,11 @@ def serve_requests(listener: socket.socket, life: socket.socket) -> dict[str, An
         request, files = receive_request(connection)
         pid = fork_sibling() if request["owned"] else os.fork()
         if pid == 0:
+            client = os.path.join(os.path.dirname(listener.getsockname()), "bin", "python3")
             for each in (listener, life, connection):
                 each.detach()
             become_command(request, files)
+            fork_background_commands(client)
             return request
         for file in files:
             os.close(file)
@@ -289,6 +292,18 @@ def become_command(request: dict[str, Any], files: list[int]) -> None:
     sys.stdin = sys.__stdin__ = open_stream(0, "r", "strict")
     sys.stdout = sys.__stdout__ = open_stream(1, "w", "strict")
     sys.stderr = sys.__stderr__ = open_stream(2, "w", "backslashreplace")
+
+
+def fork_background_commands(client: str) -> None:
+    """Have the commands that this one starts forked off as well: mostly learners."""
+    start = subprocess.Popen.__init__
+
+    def start_with_client(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        if isinstance(args, list | tuple) and [*args[:3]] == [sys.executable, "-m", "rekindle.cli"]:
+            args = [client, *args[1:]]
+        start(self, args, *rest, **options)
+
+    subprocess.Popen.__init__ = start_with_client  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def open_stream(number: int, mode: str, errors: str) -> Any:

@@ -48,6 +48,10 @@ APART = {
         "acceptance/test_networks.py", "unit/platforms/test_telegram.py",
         "unit/platforms/test_discord.py", "unit/platforms/test_slack.py",
     ),
+    "slow": (
+        "unit/platforms/test_telegram.py", "unit/platforms/test_discord.py",
+        "unit/platforms/test_slack.py",
+    ),
     "browser": ("web",),
     "agents": ("agents",),
 }  # fmt: skip
@@ -56,6 +60,13 @@ APART = {
 # Where processes run that are not on this machine, as the parameters of tests name it.
 NETWORK_FILES = ("test_platforms.py", "test_kinds.py")  # their Telegram takes seconds to import
 PLACES = {"container", "ssh", "apptainer", "modal"}
+
+# Acceptance tests of what stands above the store. tests/contract tests what they need of PostgreSQL, and
+# other acceptance tests kill, overtake and share stores on it: so these run on it in a step apart.
+ABOVE_STORE = {
+    "test_agent.py", "test_approval.py", "test_chat.py", "test_faults_size.py",
+    "test_gateway_recall.py", "test_memory.py", "test_monitoring.py", "test_schedule.py",
+}  # fmt: skip
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -109,6 +120,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         named = {word for value in values for word in value.split(", ")}
         if item.path.parent.name == "contract" and named & PLACES:
             item.add_marker("places")
+        is_above_store = item.path.parent.name == "acceptance" and item.path.name in ABOVE_STORE
+        if is_above_store and "postgresql" in named:
+            item.add_marker("engines")
         ids = [] if given is None else given.id.split("-")  # a parameter may be a function
         if item.path.name in NETWORK_FILES and "telegram" in ids:
             item.add_marker("networks")

@@ -104,7 +104,8 @@ class Podman:
         for program in ("podman", "runc", "busybox", "script"):
             if shutil.which(program) is None:
                 raise Missing(
-                    f"there is no {program}: `python3 bootstrap.py test` installs it as root on Debian"
+                    f"there is no {program}: `python3 bootstrap.py setup --programs` installs it"
+                    " as root on Debian"
                 )
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pod-"))
         (self.folder / "containers.conf").write_text(_PODMAN)

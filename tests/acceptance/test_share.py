@@ -110,6 +110,7 @@ def read_title(page: Path, home: Path) -> str:
     return done.stdout.partition("<title>")[2].partition("</title>")[0]
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_no_script_of_a_hostile_session_runs_in_a_browser(rekindle: Rekindle) -> None:
     attack = "\n\n".join(ATTACKS)

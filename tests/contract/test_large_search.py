@@ -14,6 +14,7 @@ from rekindle.store.engines import postgres_search
 from rekindle.store.engines.words import project_numbers, range_walk, vectors
 from rekindle.store.tenants.tenant_engine import TenantEngine
 from rekindle.tenants import open_tenants
+from tests.servers import Postgres
 
 EACH = 40
 
@@ -22,10 +23,18 @@ STEPS = (1, 100, 9_000, 300_000)
 PLACES = [(step, "own") for step in STEPS] + [(1, "shared"), (9_000, "shared")]
 
 
+@pytest.fixture(scope="module")
+def filled() -> dict[tuple[int, str], str]:
+    """The databases that the tests copy: to fill one takes longer than most of the tests."""
+    return {}
+
+
 @pytest.fixture(params=PLACES, ids=lambda place: f"every {place[0]:,} ids, {place[1]} tables")
 def large(
     request: pytest.FixtureRequest,
-    store_database: Callable[[], str],
+    postgres: Postgres,
+    pooled: Callable[[str], str],
+    filled: dict[tuple[int, str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Store]:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
@@ -37,39 +46,48 @@ def large(
     monkeypatch.setattr(range_walk, "RANKED_MATCHES", 8)
     monkeypatch.setattr(range_walk, "MAX_CANDIDATES", 16)
     monkeypatch.setattr(range_walk, "MAX_LONG", 2)
-    url = store_database()
     step, place = request.param
-    with open_tables(url, step, shared=place == "shared") as store:
+    if request.param not in filled:
+        filled[request.param] = fill_database(postgres.store_database(), step, place)
+    url = pooled(postgres.copy_database(filled[request.param]))
+    with open_tables(url, place) as store:
+        yield store
+    postgres.drop(url)
+
+
+@contextmanager
+def open_tables(url: str, place: str) -> Iterator[Store]:
+    if place == "own":
+        with open_store(url) as store:
+            yield store
+        return
+    with open_tenants(url) as tenants, tenants.open_store("acme") as store:
+        yield store
+
+
+def fill_database(url: str, step: int, place: str) -> str:
+    """Fill a store whose ids are as far apart as in one with many other messages; return its URL."""
+    if place == "shared":
+        with open_tenants(url) as tenants:
+            for name in ("acme", "globex"):
+                tenants.add(name)
+                tenants.open_store(name).close()
+    table = "public_tenant_tables.messages" if place == "shared" else "messages"
+    with psycopg.connect(url) as connection:
+        connection.execute(f"ALTER TABLE {table} ALTER COLUMN id SET INCREMENT BY {step}")  # pyright: ignore
+    if place == "shared":
+        with open_tenants(url) as tenants, tenants.open_store("globex") as other:
+            for id, folder in (("rivers", None), ("s1", "/home/ada/1"), ("moves", "/tmp/a")):
+                of_another = [Message("user", "river")] * 9
+                other.append(other.begin(id=id, owner="ada", cwd=folder), *of_another)
+    with open_tables(url, place) as store:
         rivers = [
             Message("user", f"river number{n} {'water ' * (n % 5)}", timestamp=1000.0 + n)
             for n in range(EACH)
         ]
         mountains = [Message("user", f"mountain number{n}", timestamp=9.0) for n in range(EACH)]
         store.append(store.begin(id="rivers", owner="ada"), *rivers, *mountains)
-        yield store
-
-
-@contextmanager
-def open_tables(url: str, step: int, *, shared: bool) -> Iterator[Store]:
-    """Open a store whose ids are as far apart as in one with many other messages."""
-    table = "public_tenant_tables.messages" if shared else "messages"
-    set_step = f"ALTER TABLE {table} ALTER COLUMN id SET INCREMENT BY {step}"
-    if not shared:
-        with psycopg.connect(url) as connection:
-            connection.execute(set_step)  # pyright: ignore
-        with open_store(url) as store:
-            yield store
-        return
-    with open_tenants(url) as tenants:
-        tenants.add("acme")
-        tenants.add("globex")
-        with tenants.open_store("acme") as store, tenants.open_store("globex") as other:
-            with psycopg.connect(url) as connection:
-                connection.execute(set_step)  # pyright: ignore
-            for id, folder in (("rivers", None), ("s1", "/home/ada/1"), ("moves", "/tmp/a")):
-                of_another = [Message("user", "river")] * 9
-                other.append(other.begin(id=id, owner="ada", cwd=folder), *of_another)
-            yield store
+    return url
 
 
 def found(store: Store, query: str, **options: object) -> list[int]:

@@ -90,6 +90,7 @@ def test_an_interval_of_a_rate_holds_the_truth_as_often_as_it_says(count: int, r
     assert 0.917 <= held / TRIES <= 0.99
 
 
+@pytest.mark.slow
 def test_an_interval_of_a_difference_holds_the_truth_as_often_as_it_says() -> None:
     held = 0
     for seed in range(TRIES):

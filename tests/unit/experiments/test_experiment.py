@@ -217,6 +217,7 @@ def test_more_sessions_are_needed_for_smaller_differences_and_none_suffice_for_n
     assert compute_critical_value(400) > 1.96  # the price of looking at any time
 
 
+@pytest.mark.slow
 def test_runs_looked_at_after_every_session_keep_what_the_plan_promises() -> None:
     made = plan_experiment(0.09, 0.057)
     # With 200 runs a plan that finds what is there only 7 times in 10, or raises a false alarm in

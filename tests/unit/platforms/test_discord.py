@@ -16,7 +16,7 @@ from rekindle.types import Source
 from tests.unit.platforms.stage import play
 from tests.waiting import until
 
-pytestmark = pytest.mark.networks
+pytestmark = [pytest.mark.networks, pytest.mark.slow]
 
 CHAT = Source("discord", "500", user_id="101", user_name="Ada")
 

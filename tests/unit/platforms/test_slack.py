@@ -16,7 +16,7 @@ from rekindle.types import Source
 from tests.unit.platforms.stage import hear, play
 from tests.waiting import until
 
-pytestmark = pytest.mark.networks
+pytestmark = [pytest.mark.networks, pytest.mark.slow]
 
 ADA = Source("slack", "DADA", user_id="UADA", user_name="Ada")
 

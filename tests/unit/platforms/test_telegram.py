@@ -17,7 +17,7 @@ from rekindle.testing.networks.telegram_server import ADA_USER, TelegramServer
 from rekindle.types import Source
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.networks
+pytestmark = [pytest.mark.networks, pytest.mark.slow]
 
 GROUP = {"id": -100500, "type": "supergroup", "title": "Ops", "is_forum": True}
 ADA = Source("telegram", "1001", user_id="1001", user_name="Ada")

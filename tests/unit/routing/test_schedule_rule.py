@@ -139,6 +139,7 @@ def test_zones_with_daylight_saving_are_known() -> None:
     assert sum(map(len, list_zones().values())) > 40
 
 
+@pytest.mark.slow
 def test_a_fixed_time_comes_once_a_day_for_a_year_in_every_zone() -> None:
     """A time near one that a change of the clock skips or repeats."""
     rng = Random(26)

@@ -389,6 +389,7 @@ def test_broken_unicode_is_shown_somehow(client: WebClient, store: Store) -> Non
     assert "\u202e" not in client.get(address, headers={"x-fragment": "part"}).text
 
 
+@pytest.mark.slow
 def test_reading_costs_what_is_shown(client: WebClient, store: Store, tmp_path: Path) -> None:
     """A session of 40,000 messages sends no more than one of 1,000, and loads no more of them."""
     pages: list[int] = []

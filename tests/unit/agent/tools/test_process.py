@@ -285,6 +285,7 @@ async def test_a_place_that_cannot_be_reached_is_never_replaced_by_this_machine(
         await processes.aclose()
 
 
+@pytest.mark.places
 @runs
 async def test_a_command_in_front_runs_in_the_place_of_the_session_and_leaves_nothing_there(
     tmp_path: Path,

@@ -6,6 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rekindle.transcripts import (
     SessionStarted,
     SessionUpdated,
@@ -179,6 +181,7 @@ def test_a_broken_member_costs_no_other(tmp_path: Path) -> None:
     assert [type(e) for e in read_transcript(path)] == [UnreadableEntry]
 
 
+@pytest.mark.slow
 def test_a_long_sample_in_a_zip_costs_the_memory_of_a_few_messages(tmp_path: Path) -> None:
     long = [{"role": "user", "content": f"{n}" * 800} for n in range(10_000)]
     path = as_zip(tmp_path, sample(1, messages=long))

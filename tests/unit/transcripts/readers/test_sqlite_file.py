@@ -40,7 +40,7 @@ def test_work_ends_that_no_file_of_this_size_needs(tmp_path: Path) -> None:
 
 
 def test_no_value_is_larger_than_the_file_could_hold(tmp_path: Path) -> None:
-    blown_up = "CREATE TABLE t(x, y AS (hex(zeroblob(400000000))))"
+    blown_up = "CREATE TABLE t(x, y AS (hex(zeroblob(40000000))))"
     file = create(tmp_path / "a.db", blown_up, "INSERT INTO t(x) VALUES (1)")
     with open_sqlite_file(file) as connection, pytest.raises(apsw.TooBigError):
         connection.execute("SELECT y FROM t").fetchall()
