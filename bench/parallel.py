@@ -275,10 +275,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="a small slice; writes no results file"
     )
+    parser.add_argument("--rounds", type=int, default=TIMES, help="how often each is measured")
 
 
 def run(args: argparse.Namespace) -> None:
-    rows = measure_parallel(QUICK_SESSIONS, 1) if args.quick else measure_parallel(SESSIONS, TIMES)
+    rows = (
+        measure_parallel(QUICK_SESSIONS, 1)
+        if args.quick
+        else measure_parallel(SESSIONS, args.rounds)
+    )
     WORK.joinpath("parallel.json").write_text(json.dumps(rows, indent=1))
     text = render_section(rows, "python -m bench parallel")
     print(text)

@@ -21,7 +21,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from rekindle import Message, Store
-from rekindle.integrations.codecs.langgraph_values import ValueEncoder
+from rekindle.integrations.codecs.langgraph_values import ValueDecoder, ValueEncoder
 from rekindle.integrations.langgraph import RekindleCheckpointer
 from rekindle.store.graphs.checkpoints import (
     CheckpointQuery,
@@ -219,6 +219,82 @@ def test_a_message_that_is_loaded_again_is_not_serialized_again() -> None:
     assert len(dumped) == 1
     assert encoder.encode([AIMessage(" ".join(words), id="-".join(words))]) == first
     assert len(dumped) == 1
+
+
+def test_messages_that_are_loaded_again_are_equal_and_new() -> None:
+    serde = JsonPlusSerializer()
+    decoder = ValueDecoder(serde)
+    call: Any = {"id": "c1", "name": "grep", "args": {"depth": 1, "nested": [{"on": True}, 1.0]}}
+    messages: list[AnyMessage] = [
+        SystemMessage("Be brief."),
+        HumanMessage("Where? \ud800 \0 été", id="m1"),
+        AIMessage("", tool_calls=[call], id="m2", response_metadata={"model_name": "large"}),
+        ToolMessage("found", tool_call_id="c1", artifact={"lines": (1, 2), 3: None}),
+        ToolMessage("found", tool_call_id="c1", artifact=b"found", status="error"),
+        AIMessage([{"type": "text", "text": "It is here."}], id="m3"),
+        AIMessageChunk(content="a part"),
+        HumanMessage("more", extra_field=["kept"]),
+    ]
+
+    def check(value: Any) -> None:
+        stored = GraphValue(*serde.dumps_typed(value))
+        for _ in range(3):
+            found, expected = decoder.decode(stored), serde.loads_typed(stored)
+            assert found == expected
+            assert repr(found) == repr(expected)
+            if isinstance(value, list):
+                for one, other in zip(found, expected, strict=True):
+                    assert type(one) is type(other)
+                    if isinstance(one, HumanMessage):
+                        assert one.__getstate__() == other.__getstate__()
+                        assert one.model_dump(exclude_unset=True) == other.model_dump(
+                            exclude_unset=True
+                        )
+                        one.content = "changed"
+                        one.additional_kwargs["changed"] = True
+
+    for value in (messages, messages[:1], messages * 40, [], {"a": 1}, None, b"x", [b"x"]):
+        check(value)
+    check([*messages, {"role": "user"}])
+    check([{1, 2}, messages[0], frozenset("a")])
+    first, second = decoder.decode(GraphValue(*serde.dumps_typed([messages[2]] * 2)))
+    first.tool_calls[0]["args"]["nested"].append("changed")
+    assert second.tool_calls[0]["args"] == call["args"]
+
+
+def test_a_message_that_was_loaded_before_is_not_validated_again() -> None:
+    serde = JsonPlusSerializer()
+    loaded: list[bytes] = []
+    load = serde.loads_typed
+
+    def count(data: tuple[str, bytes]) -> Any:
+        loaded.append(data[1])
+        return load(data)
+
+    serde.loads_typed = count
+    decoder = ValueDecoder(serde)
+    messages: list[AnyMessage] = [HumanMessage(f"question {number}") for number in range(20)]
+    for end in (19, 20, 20):
+        stored = GraphValue(*serde.dumps_typed(messages[:end]))
+        assert decoder.decode(stored) == messages[:end]
+    assert len(loaded) == 2
+    assert b"question 19" in loaded[1]
+    assert b"question 18" not in loaded[1]
+
+
+def test_damaged_bytes_are_left_to_the_serializer() -> None:
+    serde = JsonPlusSerializer()
+    kind, data = serde.dumps_typed([HumanMessage("question"), AIMessage("answer")])
+
+    def load(load_value: Any, damaged: bytes) -> Any:
+        try:
+            return load_value(GraphValue(kind, damaged))
+        except ValueError as error:
+            return str(error)
+
+    for damaged in (data[:-1], data + b"\x00", data[:3], data[:1], b"\xdc", data[1:]):
+        found = load(ValueDecoder(serde).decode, damaged)
+        assert found == load(serde.loads_typed, damaged)
 
 
 def test_the_bytes_of_another_serializer_are_kept(store: Store) -> None:

@@ -40,7 +40,7 @@ from rekindle.store.graphs.checkpoints import (
     ThreadKey,
 )
 
-from .codecs.langgraph_values import ValueEncoder
+from .codecs.langgraph_values import ValueDecoder, ValueEncoder
 from .langgraph_sessions import ThreadSessions
 from .langgraph_store import RekindleStore as RekindleStore
 
@@ -69,7 +69,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         self._store = store.store if isinstance(store, AsyncStore) else store
         self._rows: GraphCheckpoints = self._store.graph_checkpoints
         self._sessions = ThreadSessions(self._store) if sessions else None
-        self._encoder = ValueEncoder(self.serde)
+        self._encoder, self._decoder = ValueEncoder(self.serde), ValueDecoder(self.serde)
 
     def get_next_version(self, current: Any, channel: None) -> int:
         """Return a greater version, one that no other branch of the thread has.
@@ -262,7 +262,9 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         return self._encoder.encode(value)
 
     def _load(self, value: GraphValue) -> Any:
-        return self.serde.loads_typed((value.kind, value.data))
+        if self._decoder.serde is not self.serde:
+            self._decoder = ValueDecoder(self.serde)
+        return self._decoder.decode(value)
 
     def _build_tuple(self, stored: StoredCheckpoint) -> CheckpointTuple:
         found = stored.checkpoint

@@ -90,7 +90,7 @@ class DaskCluster:
                 run.send_until(number + in_flight)
                 run.wait_for(number)
                 if self.has_lost_worker(run.futures[number]):
-                    run.repeat_alone(number)
+                    run.run_alone(number)
                 yield read_result(chunk.name, self.get_result(chunk.name, run.futures.pop(number)))
         finally:
             for future in run.futures.values():
@@ -190,7 +190,7 @@ class _ChunkRun(Generic[T]):
         while number not in self._done:
             self._done.add(self._cluster.wait_for_chunk(self._finished))
 
-    def repeat_alone(self, number: int) -> None:
+    def run_alone(self, number: int) -> None:
         """Run a chunk again after all others that were sent have ended.
 
         When a worker dies, the scheduler blames every chunk that the worker had been given, also those

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import StoreError
+from rekindle.store.core.engine import FollowedOperation
 from rekindle.store.core.group_commit import MAX_BATCH_SIZE, GroupCommitter
 from tests.waiting import PATIENCE
 
@@ -31,6 +32,22 @@ class Database:
         self.batches.append(len(works))
         self.done += results
         return results
+
+
+class Waits:
+    """A lock that says when somebody begins to wait for it, and may let them wait for longer."""
+
+    def __init__(self, lock: Any, least_seconds: float = 0.0) -> None:
+        self._lock = lock
+        self._least_seconds = least_seconds
+        self.begun = threading.Event()
+
+    def acquire(self, timeout: float = PATIENCE) -> bool:
+        self.begun.set()
+        return self._lock.acquire(timeout=max(timeout, self._least_seconds))
+
+    def release(self) -> None:
+        self._lock.release()
 
 
 def start(work: Callable[[], Any]) -> threading.Thread:
@@ -83,6 +100,36 @@ def test_those_who_wait_together_commit_together_and_in_order() -> None:
     assert database.batches == [1, 10]
     assert database.done == ["first", *(number * number for number in range(10))]
     assert results == {number: number * number for number in range(10)}
+
+
+def test_a_write_that_another_follows_waits_for_its_commit() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+    waits = Waits(commits._gather_done, least_seconds=PATIENCE)
+    commits._gather_done = waits  # pyright: ignore
+    thread = start(lambda: commits.run(FollowedOperation(lambda tx: "first")))
+    assert waits.begun.wait(PATIENCE)
+    assert commits.run(lambda tx: "second") == "second"
+    join([thread])
+    assert (database.batches, database.done) == ([2], ["first", "second"])
+    # The second one is followed by nothing, although two had met.
+    waits.begun.clear()
+    assert commits.run(lambda tx: "third") == "third"
+    assert not waits.begun.is_set()
+
+
+def test_a_write_that_none_follows_waits_ever_less_often() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+    waits = Waits(commits._gather_done)
+    commits._gather_done = waits  # pyright: ignore
+    waited: list[bool] = []
+    for number in range(8):
+        waits.begun.clear()
+        assert commits.run(FollowedOperation(lambda tx, n=number: n)) == number
+        waited.append(waits.begun.is_set())
+    assert waited == [True, False, True, False, False, False, True, False]
+    assert database.batches == [1] * 8
 
 
 def test_a_batch_has_a_largest_size() -> None:

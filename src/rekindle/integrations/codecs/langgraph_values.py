@@ -1,13 +1,14 @@
-"""Values of LangGraph's channels as bytes, without serializing a message twice.
+"""Values of LangGraph's channels as bytes, without converting a message twice.
 
-Every step stores the whole list of messages again, and few of them are new.
+Every step stores the whole list of messages again, every run begins by reading it, and few of them are
+new.
 """
 
 from __future__ import annotations
 
 import marshal
 from operator import attrgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -25,6 +26,12 @@ _EncodedKey: TypeAlias = tuple[tuple[type[Any], ...], bytes]
 # elsewhere or interned, so a message that was loaded again would not be found.
 _MARSHAL_FORMAT = 2
 _KIND = "msgpack"
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_EXTENSION_SIZES = {
+    0xC7: 1,
+    0xC8: 2,
+    0xC9: 4,
+}  # bytes of the length of an object, by its first byte
 
 
 class ValueEncoder:
@@ -93,6 +100,118 @@ class ValueEncoder:
             self._encoded, self._size = {}, 0
         self._encoded[key] = data
         self._size += size
+
+
+class _MessageState(NamedTuple):
+    """What a message that was deserialized before is built of again."""
+
+    kind: type[Any]
+    names: tuple[str, ...]  # of its fields
+    values: bytes  # of these, serialized, because the program may change a message
+    given: frozenset[str]  # names of the fields that were not left to their defaults
+
+
+class ValueDecoder:
+    """Deserializes values with a serializer of LangGraph; each message is an object of its own.
+
+    Pydantic validates a message whenever it is deserialized. The same bytes give an equal message, so
+    one that passed before is built of its fields, as by `pickle`.
+    """
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self.serde = serde
+        has_own_hook = getattr(serde, "_custom_unpack_ext_hook", False)
+        self._splits_lists = type(serde) is JsonPlusSerializer and not has_own_hook
+        self._states: dict[bytes, _MessageState] = {}
+        self._size = 0
+
+    def decode(self, value: GraphValue) -> Any:
+        """Return a value as the serializer reads it."""
+        if self._splits_lists and value.kind == _KIND:
+            parts = _split_objects(value.data)
+            if parts:
+                return self._load_objects(parts)
+        return self.serde.loads_typed((value.kind, value.data))
+
+    def _load_objects(self, parts: list[bytes]) -> list[Any]:
+        states = [*map(self._states.get, parts)]
+        missing = [part for part, state in zip(parts, states, strict=True) if state is None]
+        header = _build_array_header(len(missing))
+        loaded: list[Any] = []
+        if missing:
+            loaded = self.serde.loads_typed((_KIND, b"".join((header, *missing))))
+            for part, one in zip(missing, loaded, strict=True):
+                self._keep(part, one)
+        new = iter(loaded)
+        return [next(new) if state is None else _build_message(state) for state in states]
+
+    def _keep(self, part: bytes, message: Any) -> None:
+        kind = cast(type[Any], type(message))
+        if kind not in _MESSAGES:
+            return
+        held = cast(dict[str, Any], message.__getstate__())
+        if held["__pydantic_extra__"] or held["__pydantic_private__"]:
+            return
+        fields = cast(dict[str, Any], held["__dict__"])
+        values = [*fields.values()]
+        try:
+            data = marshal.dumps(values, _MARSHAL_FORMAT) if _is_plain(values) else None
+        except (RecursionError, ValueError):  # too deep
+            return
+        if data is None or (size := len(part) + len(data)) > _MAX_BYTES // 8:
+            return
+        if self._size + size > _MAX_BYTES:  # what is still in use comes back
+            self._states, self._size = {}, 0
+        given = frozenset(cast(set[str], held["__pydantic_fields_set__"]))
+        self._states[part] = _MessageState(kind, (*fields,), data, given)
+        self._size += size
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is JSON alone; `marshal` would turn an array into bytes."""
+    kind = cast(type[Any], type(value))
+    if kind is list:
+        return all(one is None or type(one) is str or _is_plain(one) for one in value)
+    if kind is dict:
+        return _is_plain([*value]) and _is_plain([*value.values()])
+    return kind in _SCALARS
+
+
+def _build_message(state: _MessageState) -> Any:
+    kind, names, values, given = state
+    message: Any = object.__new__(kind)
+    message.__setstate__(
+        {
+            "__dict__": dict(zip(names, marshal.loads(values), strict=True)),
+            "__pydantic_extra__": {},
+            "__pydantic_fields_set__": set(given),
+            "__pydantic_private__": None,
+        }
+    )
+    return message
+
+
+def _split_objects(data: bytes) -> list[bytes] | None:
+    """Return the elements of a MessagePack array of objects; None if it is something else."""
+    first = data[0] if data else 0
+    if first & 0xF0 == 0x90:
+        count, place = first & 0x0F, 1
+    elif first in (0xDC, 0xDD):
+        place = 3 if first == 0xDC else 5
+        count = int.from_bytes(data[1:place], "big")
+    else:
+        return None
+    parts: list[bytes] = []
+    sizes, total = _EXTENSION_SIZES, len(data)
+    for _ in range(count):
+        size = sizes.get(data[place]) if place < total else None
+        if size is None:
+            return None
+        start = place + 1
+        end = start + size + 1 + int.from_bytes(data[start : start + size], "big")
+        parts.append(data[place:end])
+        place = end
+    return parts if place == total else None
 
 
 def _build_array_header(count: int) -> bytes:

@@ -91,6 +91,18 @@ class Transaction(Protocol):
 Operation: TypeAlias = Callable[[Transaction], Any]
 
 
+class FollowedOperation:
+    """An operation that another write follows at once, so that both may share a commit."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Operation) -> None:
+        self._run = run
+
+    def __call__(self, tx: Transaction) -> Any:
+        return self._run(tx)
+
+
 class Engine(Protocol):
     """A database that holds the store's tables."""
 

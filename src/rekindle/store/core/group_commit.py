@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rekindle.errors import StoreBusy, StoreError, StoreUnavailable
 
-from .engine import Operation, Transaction
+from .engine import FollowedOperation, Operation, Transaction
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -180,7 +180,7 @@ class GroupCommitter:
             self._commit(batch, leader)
         finally:
             self._commit_seconds = time.monotonic() - begun
-            self._last_batch_size = len(batch)
+            self._last_batch_size = len(batch) - _count_followed(batch)
             # Writers woken here can queue their next message while the next leader gathers.
             for job in batch:
                 if job.result is _NO_RESULT and job.error is None:
@@ -208,20 +208,23 @@ class GroupCommitter:
             self._pass_lead()
 
     def _gather(self) -> None:
-        """Wait briefly for the writers of the last batch; a single writer does not wait.
+        """Wait briefly for the writers of the last batch, or for the write that follows the only one.
 
-        Writers that only happened to meet do not come again: each wait in vain doubles the number of
-        batches that are not waited for.
+        Otherwise a single writer does not wait. Writers that only happened to meet do not come again:
+        each wait in vain doubles the number of batches that are not waited for.
         """
         with self._mutex:
             self._gather_target = 0
             count = len(self._waiting)
-            if self._last_batch_size <= 1 or count >= self._last_batch_size:
+            expected = self._last_batch_size if self._last_batch_size > 1 else 0
+            if _count_followed(self._waiting) == count:
+                expected = max(expected, count + 1)
+            if count >= expected:
                 return
             if self._gathers_to_skip:
                 self._gathers_to_skip -= 1
                 return
-            self._gather_target = self._last_batch_size
+            self._gather_target = expected
         if not self._gather_done.acquire(timeout=min(MAX_GATHER_SECONDS, self._commit_seconds)):
             with self._mutex:
                 is_complete, self._gather_target = not self._gather_target, 0
@@ -246,6 +249,10 @@ class GroupCommitter:
             return
         for job, result in zip(batch, results, strict=True):
             job.result = result
+
+
+def _count_followed(jobs: Iterable[_Job]) -> int:
+    return sum(type(job.operation) is FollowedOperation for job in jobs)
 
 
 def make_done_future(result: T) -> Future[T]:

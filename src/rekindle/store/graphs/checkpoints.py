@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from rekindle.store.core.engine import Row, StorePart, Transaction
+from rekindle.store.core.engine import FollowedOperation, Row, StorePart, Transaction
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import JSON
 
@@ -123,7 +123,10 @@ class GraphCheckpoints(StorePart):
         self._write(write_checkpoint)
 
     def save_writes(self, key: ThreadKey, id: str, writes: Sequence[GraphWrite]) -> None:
-        """Store what a task wrote. Only writes to special channels replace those that are there."""
+        """Store what a task wrote. Only writes to special channels replace those that are there.
+
+        The next checkpoint usually follows at once, so this waits for its commit, but not long.
+        """
         place = (*_escape_key(key), escape_text(id))
 
         def build_row(write: GraphWrite) -> Row:
@@ -136,7 +139,7 @@ class GraphCheckpoints(StorePart):
             _insert_rows(tx, _INSERT_WRITES, rows, "DO NOTHING")
             _insert_rows(tx, _INSERT_WRITES, [*map(build_row, special.values())], _REPLACE_WRITE)
 
-        self._write(insert_writes)
+        self._write(FollowedOperation(insert_writes))
 
     def iterate(self, query: CheckpointQuery) -> Iterator[GraphCheckpoint]:
         """Yield checkpoints, the newest first; a page is read at a time."""
