@@ -349,7 +349,7 @@ class Store:
         _check_page(limit)
         with self._engine.begin_read() as tx:
             found = title_search.find_by_title(
-                tx, text, where, self._clock(), limit, has_parts=self._engine.has_title_parts
+                tx, text, where, self._clock(), limit, self._engine.select_titles
             )
             return self._list_cache.load(tx, found)
 

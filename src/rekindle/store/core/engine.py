@@ -89,6 +89,7 @@ class Transaction(Protocol):
 
 
 Operation: TypeAlias = Callable[[Transaction], Any]
+TitleQuery: TypeAlias = tuple[str, Sequence[Any]]  # and its parameters
 
 
 class FollowedOperation:
@@ -111,7 +112,6 @@ class Engine(Protocol):
     target: str  # as it was opened, with a password if there is one
     tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
-    has_title_parts: bool  # a table `title_parts` with an index
     max_batch: int  # operations that it should run in one transaction at most
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
@@ -127,6 +127,10 @@ class Engine(Protocol):
 
         Writers may have to wait for it.
         """
+        ...
+
+    def select_titles(self, tx: Transaction, parts: Sequence[str]) -> TitleQuery | None:
+        """Build the query for sessions whose titles have all parts, if an index serves it."""
         ...
 
     def index(

@@ -80,7 +80,12 @@ def _load_engine_parts(engine: str) -> dict[int, tuple[str, ...]]:
     if engine != "postgres":
         return dict.fromkeys(range(_TITLES_VERSION, ENGINE_VERSION + 1), _NOTHING)
     return {
-        _TITLES_VERSION: (_NUMBER_PARTS, _read_file("postgres_search.sql"), _FILL_TITLES),
+        _TITLES_VERSION: (
+            _NUMBER_PARTS,
+            load_title_split(),
+            _read_file("postgres_search.sql"),
+            _FILL_TITLES,
+        ),
         _WORDS_VERSION: (
             ADD_WORD_COLUMNS,
             _read_file("postgres_projects.sql"),
@@ -89,8 +94,13 @@ def _load_engine_parts(engine: str) -> dict[int, tuple[str, ...]]:
             _read_file("postgres_words.sql"),
             _DROP_WORD_INDEXES,
         ),
-        ENGINE_VERSION: _NOTHING,
+        **dict.fromkeys(range(_WORDS_VERSION + 1, ENGINE_VERSION + 1), _NOTHING),
     }
+
+
+def load_title_split() -> str:
+    """Load the SQL that splits titles into the parts that are indexed."""
+    return _read_file("postgres_split.sql")
 
 
 def load_moves() -> str:
@@ -101,7 +111,7 @@ def load_moves() -> str:
 def build_schema(engine: str, tables: Sequence[Table] = TABLES) -> str:
     """Build the SQL that creates the tables of a new database."""
     created = [sql for table in tables for sql in table.build_definition(engine)]
-    names = ("search", "projects", "moves", "words") if engine == "postgres" else ()
+    names = ("split", "search", "projects", "moves", "words") if engine == "postgres" else ()
     search = [_read_file(f"postgres_{name}.sql") for name in names]
     return ";\n".join([*created, _read_file(f"{engine}.sql"), *search])
 

@@ -491,7 +491,7 @@ DERIVED_VALUES: dict[int, tuple[str, ...]] = {
 
 # The last version that changed what only one engine or the tables of tenants have, see `migrations`
 # and `tenants/shared_tables`.
-ENGINE_VERSION = 22
+ENGINE_VERSION = 23
 
 # The directory of tenants, which a tenant's own tables do not have.
 DIRECTORY_TABLES = (TENANTS, TENANT_MEMBERS, API_KEYS, TENANT_USAGE, AUDIT_LOG)

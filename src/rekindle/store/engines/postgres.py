@@ -165,7 +165,6 @@ class PostgresEngine:
     name = "postgresql"
     max_batch = MAX_MESSAGES  # appends beyond it would need several statements each
     tenant = ""
-    has_title_parts = True
     _transaction_type = PostgresTransaction
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
@@ -448,6 +447,7 @@ class PostgresEngine:
     unindex = staticmethod(postgres_search.delete_session_words)
     reindex = staticmethod(postgres_search.rebuild_index)
     find = staticmethod(postgres_search.find_messages)
+    select_titles = staticmethod(postgres_search.select_titles)
 
     # -- maintenance
 

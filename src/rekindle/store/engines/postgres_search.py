@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rekindle.store.core.engine import Clause, Progress, Row, SearchedSession, Transaction
+from rekindle.store.core.engine import (
+    Clause,
+    Progress,
+    Row,
+    SearchedSession,
+    TitleQuery,
+    Transaction,
+)
 from rekindle.store.core.filter import build_in_condition
 from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query
@@ -346,6 +353,11 @@ def _find_and_rank_all(
         (*match_params, *params, *rank_params),
     ):
         yield id
+
+
+def select_titles(tx: Transaction, parts: Sequence[str]) -> TitleQuery | None:
+    """Build the query for sessions whose titles have all parts."""
+    return "SELECT session FROM title_parts WHERE parts @> ?::text[]", [[*parts]]
 
 
 def check_index(tx: Transaction) -> Iterator[Finding]:

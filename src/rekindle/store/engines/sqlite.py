@@ -61,7 +61,6 @@ class SqliteEngine:
     """A SQLite database file."""
 
     name = "sqlite"
-    has_title_parts = False
     tenant = ""  # each has a file of its own
     max_batch = MAX_BATCH_SIZE
 
@@ -382,6 +381,9 @@ class SqliteEngine:
 
     unindex = staticmethod(sqlite_search.delete_session_words)
     reindex = staticmethod(sqlite_search.rebuild_index)
+
+    def select_titles(self, tx: Transaction, parts: Sequence[str]) -> None:
+        """Return None: the index of titles is read whole."""
 
     def find(
         self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int

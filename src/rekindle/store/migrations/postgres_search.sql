@@ -9,11 +9,6 @@ CREATE TABLE title_parts (
 
 CREATE INDEX title_parts_found ON title_parts USING gin (parts) WITH (fastupdate = off);
 
-CREATE OR REPLACE FUNCTION split_title(title TEXT) RETURNS TEXT[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(array_agg(DISTINCT substr(title, start, 3)), '{}')
-    FROM generate_series(1, length(title) - 2) start
-$$;
-
 CREATE OR REPLACE FUNCTION index_title() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('DELETE FROM %I.title_parts WHERE session = $1', TG_TABLE_SCHEMA) USING NEW.num;

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rekindle.store.core.engine import Row, Transaction
+from rekindle.store.core.engine import Row, TitleQuery, Transaction
 from rekindle.store.core.filter import Filter, build_like
 from rekindle.store.core.text_encoding import escape_text
 
@@ -21,12 +21,12 @@ def find_by_title(
     where: Filter,
     now: float,
     limit: int,
-    *,
-    has_parts: bool = False,  # whether the store has an index of the parts of titles
+    select_titles: Callable[[Transaction, Sequence[str]], TitleQuery | None],
 ) -> Sequence[Row]:
     """Return the numbers and versions of sessions whose titles contain all words, newest first.
 
-    Sessions whose ids begin with the text come before them.
+    Sessions whose ids begin with the text come before them. `select_titles` builds the query for the
+    sessions whose titles have some parts, if the store has an index of them.
     """
     words = [build_like(word.casefold()) for word in text.split()]
     if not words:
@@ -41,13 +41,14 @@ def find_by_title(
         (*params, *words, limit),
     )
     if len(found) < limit and _has_older(tx, condition, params):
-        parts = _split_words(text) if has_parts else []
-        if parts:
+        parts = _split_words(text)
+        query = select_titles(tx, parts) if parts else None
+        values: Sequence[Any] = ()
+        if query is not None:
+            source, values = query
             # In steps, since the planner may go through all sessions by age or title otherwise.
-            marks = ", ".join("?" * len(parts))
             sql = (
-                "WITH found AS MATERIALIZED (SELECT session FROM title_parts"
-                f" WHERE parts @> ARRAY[{marks}]::text[]), titled AS MATERIALIZED (SELECT s.*"
+                f"WITH found AS MATERIALIZED ({source}), titled AS MATERIALIZED (SELECT s.*"
                 f" FROM found f JOIN sessions s ON s.num = f.session WHERE {matches}"
                 f" AND {condition}) SELECT {_VERSION} FROM titled s {_ORDER} LIMIT ?"
             )
@@ -56,7 +57,7 @@ def find_by_title(
                 f"SELECT {_VERSION} FROM sessions s WHERE s.num IN"
                 f" (SELECT s.num FROM sessions s WHERE {matches}) AND {condition} {_ORDER} LIMIT ?"
             )
-        found = tx.run(sql, (*parts, *words, *params, limit))
+        found = tx.run(sql, (*values, *words, *params, limit))
     return [*by_id, *(row for row in found if row not in by_id)][:limit]
 
 

@@ -22,7 +22,7 @@ from rekindle.store.core.tables import (
     TABLES,
 )
 
-from . import word_tables
+from . import title_tables, word_tables
 
 ROLE = "rekindle_tenants"  # owns the views, and is subject to row-level security
 SETTING = "rekindle.tenant"
@@ -37,12 +37,19 @@ SHARED_TABLES = tuple(table for table in TABLES if table not in DIRECTORY_TABLES
 ENGINE_TABLES = {
     "words": word_tables.COLUMNS,
     word_tables.MATCHES: word_tables.COLUMNS,
+    "title_parts": title_tables.COLUMNS,
+    title_tables.MATCHES: title_tables.COLUMNS,
     "project_numbers": ("project", "earlier"),
     "writers": ("name", "number", "time"),
 }
 _WRITERS = f"""CREATE TABLE writers ({_TENANT}, name TEXT COLLATE "C" NOT NULL,
     number BIGINT NOT NULL, time DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name))"""
-_COLUMNS_VERSION, _INDEX_VERSION = 21, 22  # of words
+_COLUMNS_VERSION, _INDEX_VERSION, _TITLES_VERSION = 21, 22, 23  # of words and titles
+# Partitions that a search reads, and what their policies demand besides the tenant.
+_SEARCHED = {
+    word_tables.MATCHES: word_tables.IS_ASKED_FOR,
+    title_tables.MATCHES: title_tables.IS_ASKED_FOR,
+}
 
 
 class SchemaNames(NamedTuple):
@@ -93,7 +100,7 @@ def set_row_security(run: Run, names: SchemaNames, *, is_on: bool) -> None:
 def delete_tenant_rows(run: Run) -> None:
     """Delete all rows of the tenant of this transaction."""
     for table in reversed(_list_tables()):
-        if table != word_tables.MATCHES:  # a part of `words`
+        if table not in _SEARCHED:  # parts of other tables
             run(f"DELETE FROM {table}")
 
 
@@ -106,6 +113,7 @@ def _build_changes(version: int) -> Iterator[str]:
         for table in SHARED_TABLES:
             yield from build_tenant_table(table)
         yield from word_tables.build_word_table(_TENANT)
+        yield from title_tables.build_title_table(_TENANT)
         yield _WRITERS
         return
     for number in range(version + 1, LATEST_VERSION + 1):
@@ -125,6 +133,8 @@ def _build_changes(version: int) -> Iterator[str]:
             yield ADD_WORD_COLUMNS
         if number == _INDEX_VERSION:
             yield from word_tables.build_index(_TENANT)
+        if number == _TITLES_VERSION:
+            yield from title_tables.build_title_table(_TENANT)
 
 
 def build_tenant_table(table: Table) -> Iterator[str]:
@@ -163,8 +173,8 @@ def _build_indexes(table: Table, since: int | None = None) -> Iterator[str]:
 def _build_walls(
     names: SchemaNames, table: str, columns: Iterable[str], role: str | None
 ) -> Iterator[str]:
-    # An index of tenants does not help to find words: it would be read for all rows of the tenant.
-    column = "tenant || ''" if table == word_tables.MATCHES else "tenant"
+    # An index of tenants does not help a search: it would be read for all rows of the tenant.
+    column = "tenant || ''" if table in _SEARCHED else "tenant"
     condition = f"{column} = {_CURRENT}"
     view = f'"{names.views}".{table}'
     yield (
@@ -172,8 +182,8 @@ def _build_walls(
         f" WHERE {condition} WITH LOCAL CHECK OPTION"
     )
     yield f"DROP POLICY IF EXISTS tenant ON {table}"
-    if table == word_tables.MATCHES:
-        demand = f"{condition} AND {word_tables.IS_ASKED_FOR}"
+    if table in _SEARCHED:
+        demand = f"{condition} AND {_SEARCHED[table]}"
         yield f"CREATE POLICY tenant ON {table} FOR SELECT USING ({demand})"
     else:
         yield f"CREATE POLICY tenant ON {table} USING ({condition}) WITH CHECK ({condition})"

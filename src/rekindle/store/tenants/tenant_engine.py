@@ -18,6 +18,7 @@ from rekindle.store.engines.postgres import (
 from rekindle.store.engines.postgres_search import find_tenant_messages
 
 from .shared_tables import ROLE, SETTING, SchemaNames, build_schema_names, create_or_upgrade
+from .title_tables import select_tenant_titles
 
 _SET_TENANT = (
     "SELECT set_config('search_path', %s, true), set_config(%s, %s, true),"
@@ -51,7 +52,7 @@ class TenantEngine(PostgresEngine):
 
     _transaction_type = TenantTransaction
     find = staticmethod(find_tenant_messages)
-    has_title_parts = False
+    select_titles = staticmethod(select_tenant_titles)
 
     def __init__(
         self, url: str, tenant: str, *, durability: str, readonly: bool, busy_seconds: float
