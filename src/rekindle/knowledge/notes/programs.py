@@ -100,7 +100,7 @@ def get_program(key: str) -> str:
     return key.partition(" ")[0]
 
 
-def hides_subcommand(form: str) -> bool:
+def is_subcommand_hidden(form: str) -> bool:
     """Return whether a form has a slot where its own program takes a subcommand, and more behind it."""
     program, *words = form.split(" ")
     name = program.rsplit("/", 1)[-1]

@@ -24,7 +24,7 @@ from .note import (
     list_notes,
 )
 from .playbook import KnownFix, Playbook, list_current_red_tests
-from .programs import hides_subcommand
+from .programs import is_subcommand_hidden
 from .records import Fix, PlaybookItem, drop_shapes, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
@@ -172,7 +172,7 @@ def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
     return [
         one
         for one in playbook.commands
-        if not all(hides_subcommand(form.text) for form in one.forms)
+        if not all(is_subcommand_hidden(form.text) for form in one.forms)
     ]
 
 
