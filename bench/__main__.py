@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench import integrations, parallel, scale
+from bench import integrations, parallel
 from bench.gateway import conversations, matrix_rooms, scheduled_jobs
 from bench.interfaces import agent_experiment, agent_hooks, picker, web_pages
 from bench.learning import (
@@ -19,6 +19,7 @@ from bench.learning import (
 )
 from bench.processes import background_processes, sandbox_attacks, sandbox_start
 from bench.runner import lock_checkout
+from bench.scale import command as scale
 from bench.store import command as store
 from bench.transcripts import refresh, transcript_import
 from bench.warm import command as warm

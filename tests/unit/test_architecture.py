@@ -144,8 +144,6 @@ BENCH_SINGLE_WORDS = {"main", "run"}  # a program, a benchmark
 # Files whose functions keep other names.
 BENCH_NAME_EXCEPTIONS = {
     "bench/warm/tasks/quay.py",  # a fictitious program with words of its own, which a model sees
-    "bench/scale.py",
-    "bench/scale_data.py",
 }
 OUR_PACKAGES = {"rekindle", "tests", *BENCH_FOLDERS}
 

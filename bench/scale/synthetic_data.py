@@ -34,10 +34,15 @@ _LARGE_INDEXES = (
     "SELECT indexname, indexdef FROM pg_indexes WHERE tablename IN ('messages', 'words')"
     " AND schemaname = 'public' AND indexname NOT LIKE '%_pkey'"
 )
-_DROP_KEYS = "ALTER TABLE words DROP CONSTRAINT IF EXISTS words_id_fkey"
+_DROP_KEYS = (
+    "ALTER TABLE words DROP CONSTRAINT IF EXISTS words_id_fkey;"
+    " ALTER TABLE messages DROP CONSTRAINT IF EXISTS messages_session_fkey"
+)
 _ADD_KEYS = (
     "ALTER TABLE words ADD CONSTRAINT words_id_fkey FOREIGN KEY (id) REFERENCES messages (id)"
-    " ON DELETE CASCADE NOT VALID"
+    " ON DELETE CASCADE NOT VALID;"
+    " ALTER TABLE messages ADD CONSTRAINT messages_session_fkey FOREIGN KEY (session)"
+    " REFERENCES sessions (num) NOT VALID"
 )
 _ADD_SESSIONS = f"""
 INSERT INTO sessions (num, id, source, owner, title, title_base, title_number, started, last_active,
@@ -60,7 +65,15 @@ class PoolRow(NamedTuple):
     text_bytes: int
 
 
-def fill(url: str, first: int, last: int) -> dict[str, Any]:
+def count_sessions(url: str) -> int:
+    """Return how many sessions a database was filled with."""
+    with psycopg.connect(url) as connection:
+        sql = "SELECT coalesce(max(num), 0) FROM sessions WHERE id NOT LIKE 'new-%'"
+        row = connection.execute(sql).fetchone()
+    return row[0] if row else 0
+
+
+def add_sessions(url: str, first: int, last: int) -> dict[str, Any]:
     """Add the sessions with the numbers `first` to `last`; return how long it took."""
     begun = time.monotonic()
     with psycopg.connect(url) as connection:
@@ -76,6 +89,7 @@ def fill(url: str, first: int, last: int) -> dict[str, Any]:
         connection.execute("DELETE FROM sessions WHERE num >= %s", (first,))
         connection.execute(_ADD_SESSIONS, (first, last))  # pyright: ignore
         text_bytes = _copy_messages(connection, first, last)
+        copied = time.monotonic()
         for _, definition in definitions:
             connection.execute(definition)  # pyright: ignore
         connection.execute(_ADD_KEYS)
@@ -92,6 +106,7 @@ def fill(url: str, first: int, last: int) -> dict[str, Any]:
         connection.execute("CHECKPOINT")
     return {
         "load_s": loaded - begun,
+        "index_s": loaded - copied,
         "vacuum_s": time.monotonic() - loaded,
         "text_bytes": text_bytes,
     }

@@ -1,6 +1,6 @@
 """One of several processes that append to one PostgreSQL: through the store, or with bare psycopg.
 
-    python -m bench.scale_writer (rekindle | floor | least | pipeline) URL NUMBER SECONDS THREADS
+    python -m bench.scale.writer (rekindle | floor | least | pipeline) URL NUMBER SECONDS THREADS
 
 The floor is a writer thread that commits together whatever waits, as the store's group commit does: a
 session's row, a message and its words, with prepared statements and nothing around them. It writes to

@@ -13,9 +13,8 @@ from typing import Any
 
 import psycopg
 
+from bench.runner import Figures
 from bench.workload import MESSAGES, SEED, build_vocabulary
-
-from .runner import Figures
 
 PARTS = 10
 KINDS = ("one table", "partitions")
@@ -28,11 +27,11 @@ _SIZES = (
 
 def measure_partitions(server: Any, millions: float) -> Figures:
     """Fill a store, copy its tables into both layouts, and measure them in turn."""
-    from .scale_data import fill
+    from .synthetic_data import add_sessions
 
     url = server.store_database()
     sessions = round(millions * 1e6 / MESSAGES)
-    fill(url, 1, sessions)
+    add_sessions(url, 1, sessions)
     figures: Figures = {"messages": sessions * MESSAGES}
     with psycopg.connect(url, autocommit=True) as connection:
         for kind, prefix in zip(KINDS, ("whole", "parted"), strict=True):

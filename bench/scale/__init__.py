@@ -1,0 +1,1 @@
+"""PostgreSQL for many machines: appends, growth, plans and partitions."""
