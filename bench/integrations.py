@@ -4,8 +4,9 @@
 
 The backends take turns in one process, one turn each, and every session grows turn by turn: a question,
 a call, its result and an answer, read and written as the framework does in a turn. The ratio of each
-round is taken within the round; the interval is that of the median of these ratios (bootstrap). Flushes
-are counted with strace in a run of their own.
+round is taken within the round. One process differs from the next by more than its rounds do, so there
+are several, and the interval is that of the median of the ratios for other processes like these
+(bootstrap of processes, and of the rounds in each). Flushes are counted with strace in their own run.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from . import report
 ENV = "integrations"
 EXTRAS = "openai-agents,langgraph,google-adk,agno,strands,pydantic-ai"
 PACKAGES = ("langgraph-checkpoint-sqlite>=3", "aiosqlite>=0.20", "sqlalchemy[asyncio]>=2")
-ROUNDS, TURNS, WARM = 30, 15, 60
-QUICK_ROUNDS, QUICK_TURNS, QUICK_WARM = 4, 5, 2
+PROCESSES, ROUNDS, TURNS, WARM = 5, 12, 15, 60
+QUICK_PROCESSES, QUICK_ROUNDS, QUICK_TURNS, QUICK_WARM = 1, 4, 5, 2
 TRACED_ROUNDS = 4
 LIMIT = 1.10
 DRAWS = 2_000
@@ -82,20 +83,43 @@ Except with `sessions=False`, every adapter also writes a session that can be se
 index, and counts the tokens of each answer; no other backend here has either."""
 
 
-def estimate_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of ratios and its 95% interval."""
+class Scope(NamedTuple):
+    """How much is measured: rounds that count and rounds that do not, in each of some processes."""
+
+    processes: int = PROCESSES
+    rounds: int = ROUNDS
+    turns: int = TURNS
+    warm: int = WARM
+
+
+def estimate_ratio(ratios: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Return the median of the ratios of processes and its 95% interval."""
     draw = random.Random(7)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
-    return statistics.median(ratios), medians[DRAWS // 40], medians[-DRAWS // 40]
+
+    def draw_median() -> float:
+        processes = draw.choices(ratios, k=len(ratios))
+        return statistics.median(
+            ratio for process in processes for ratio in draw.choices(process, k=len(process))
+        )
+
+    medians = sorted(draw_median() for _ in range(DRAWS))
+    middle = statistics.median(ratio for process in ratios for ratio in process)
+    return middle, medians[DRAWS // 40], medians[-DRAWS // 40]
 
 
-def build_row(one: Comparison, rounds: list[dict[str, Any]], flushes: dict[str, float]) -> str:
+def build_row(
+    one: Comparison, processes: list[list[dict[str, Any]]], flushes: dict[str, float]
+) -> str:
     cells = [one.title, f"`{one.own}`" if one.own.isidentifier() else one.own, one.ours]
+    rounds = [taken for process in processes for taken in process]
     for name in (one.own, one.ours):
         cells.append(f"{statistics.median(taken[name]['wall'] for taken in rounds) * 1e3:.2f}")
     reached = "–"
     for kind in ("wall", "cpu"):
-        ratios = [taken[one.ours][kind] / taken[one.own][kind] for taken in rounds]
+        ratios = [
+            [taken[one.ours][kind] / taken[one.own][kind] for taken in process]
+            for process in processes
+        ]
         middle, low, high = estimate_ratio(ratios)
         cells.append(f"{middle:.2f} ({low:.2f}–{high:.2f})")
         if kind == "wall" and one.limit is not None:
@@ -127,10 +151,15 @@ def run_turns(
 
 
 def measure_framework(
-    framework: str, interpreter: Path, rounds: int, turns: int, warm: int
-) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as name:
-        return run_turns(framework, interpreter, Path(name), rounds, turns, warm)
+    framework: str, interpreter: Path, scope: Scope
+) -> list[list[dict[str, Any]]]:
+    """Measure the rounds of each process, which has files of its own."""
+    taken: list[list[dict[str, Any]]] = []
+    for _ in range(scope.processes):
+        with tempfile.TemporaryDirectory() as name:
+            numbers = (scope.rounds, scope.turns, scope.warm)
+            taken.append(run_turns(framework, interpreter, Path(name), *numbers))
+    return taken
 
 
 def count_flushes(framework: str, interpreter: Path, turns: int) -> dict[str, float]:
@@ -158,16 +187,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", type=Path, help="an interpreter that has the frameworks")
 
 
-def build_rows(
-    only: list[str] | None, interpreter: Path, rounds: int, turns: int, warm: int
-) -> list[str]:
+def build_rows(only: list[str] | None, interpreter: Path, scope: Scope) -> list[str]:
     chosen = [one for one in COMPARISONS if not only or one.framework in only]
     lines: list[str] = []
     for framework in dict.fromkeys(one.framework for one in chosen):
         pairs = [one for one in chosen if one.framework == framework]
         try:
-            taken = measure_framework(framework, interpreter, rounds, turns, warm)
-            flushes = count_flushes(framework, interpreter, turns)
+            taken = measure_framework(framework, interpreter, scope)
+            flushes = count_flushes(framework, interpreter, scope.turns)
         except InstallError as error:
             print(error, file=sys.stderr)
             lines.append(f"| {pairs[0].title} | not measured | | | | | | | | | |")
@@ -182,9 +209,9 @@ def run(args: argparse.Namespace) -> None:
     if interpreter is None:
         install_packages(ENV, f"{ROOT}[{EXTRAS}]", *PACKAGES, again=("rekindle",))
         interpreter = get_python(ENV)
-    rounds, turns, warm = ROUNDS, TURNS, WARM
+    scope = Scope()
     if args.quick:
-        rounds, turns, warm = QUICK_ROUNDS, QUICK_TURNS, QUICK_WARM
+        scope = Scope(QUICK_PROCESSES, QUICK_ROUNDS, QUICK_TURNS, QUICK_WARM)
     head = (
         "framework",
         "its own backend",
@@ -201,13 +228,14 @@ def run(args: argparse.Namespace) -> None:
     lines = [
         "## In other frameworks",
         "",
-        f"`python -m bench integrations`, {report.describe_machine()}. A turn in sessions of {turns}:"
-        f" the median of {rounds} rounds. The ratio is that of the time to the framework's own backend,"
-        " with its 95% interval; both take turns in one process, one turn each.",
+        f"`python -m bench integrations`, {report.describe_machine()}. A turn in sessions of"
+        f" {scope.turns}: the median of {scope.rounds} rounds in each of {scope.processes} processes."
+        " The ratio is that of the time to the framework's own backend, with its 95% interval; both take"
+        " turns in one process, one turn each.",
         "",
         f"| {' | '.join(head)} |",
         "|---|---|---|" + "---:|" * 6 + "---|---|",
-        *build_rows(args.only, interpreter, rounds, turns, warm),
+        *build_rows(args.only, interpreter, scope),
         "",
         NOTES,
         "",

@@ -54,3 +54,12 @@ def write_new_file(
     data = content.encode() if isinstance(content, str) else content
     with open_new_file(path, mode=mode, in_place=in_place, durable=durable) as file:
         file.write(data)
+
+
+def sync_path(path: str) -> None:
+    """Flush a file or a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

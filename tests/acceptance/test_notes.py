@@ -269,7 +269,7 @@ def test_lessons_are_the_same_notes_as_json(rekindle: Rekindle, agent: Path) -> 
         ("command", "make check", "active")
     ]
     assert notes[0]["text"] in rekindle("lessons", "--project", "shop")
-    assert "exclude" in rekindle.refusal("lessons", "--json", "--write", "A.md")
+    assert "cannot be combined" in rekindle.refusal("lessons", "--json", "--write", "A.md")
 
 
 def test_lessons_keep_links_modes_and_line_ends_and_refuse_other_texts(

@@ -312,3 +312,18 @@ def test_one_append_is_all_or_nothing(store: Store) -> None:
         store.append(session, user("b"), Message(role="user", content=7))  # pyright: ignore
     assert texts(store, session) == ["a"]
     assert store.session(session.id).message_count == 1
+
+
+def test_a_session_of_any_length_is_read_whole_by_its_writer(store: Store) -> None:
+    session = store.begin()
+    store.append(session, *(Message("user", f"m{n}") for n in range(255)))
+    for count in (255, 256, 257, 300):
+        missing = count - len(store.messages(session))
+        store.append(session, *(Message("user", "more") for _ in range(missing)))
+        assert [one.position for one in store.messages(session)] == [*range(count)]
+        for most in (1, 255, 256, 257, 400):
+            wanted = [*range(count)]
+            first, last = store.messages(session, limit=most), store.messages(session, last=most)
+            assert [one.position for one in first] == wanted[:most]
+            assert [one.position for one in last] == wanted[-most:]
+    assert [one.position for one in store.messages(session, after=40, limit=2)] == [41, 42]

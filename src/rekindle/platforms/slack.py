@@ -291,7 +291,7 @@ class SlackPlatform(Platform):
 
     async def _fetch(self, url: str, max_bytes: int) -> bytes:
         if urlsplit(url).netloc not in self._hosts:
-            raise PlatformError("the file is not kept at Slack", permanent=True)
+            raise PlatformError("Slack does not store this file", permanent=True)
         return await fetch_file(url, max_bytes, {"Authorization": f"Bearer {self._bot_token}"})
 
     # -- after an outage

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.store.core.engine import Engine, Progress, Transaction
+from rekindle.store.core.engine import Engine, Progress, Row, Transaction
 from rekindle.store.core.filter import Filter
 from rekindle.store.core.group_commit import GroupCommitter, make_done_future
 from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
@@ -292,18 +292,24 @@ class Store:
         most = limit if last is None else last
         if owner is not None:
             self.session(session_id, owner=owner)
-        with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
-                " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.position > ?"
-                f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position{direction}"
-                f"{'' if most is None else f' LIMIT {int(most)}'}",
-                (escape_text(session_id), -1 if after is None else after),
-            )
-            if not rows and not (
-                session_id in self._unstored_sessions and not sessions.is_stored(tx, session_id)
-            ):
-                sessions.get_session(tx, session_id)  # raises if the session does not exist
+        sql = (
+            f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
+            " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.position > ?"
+            f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position{direction}"
+        )
+        params = (escape_text(session_id), -1 if after is None else after)
+        rows: Sequence[Row] = ()
+        few = self._engine.max_recent_rows if session_id in self._session_nums else 0
+        if few:  # we wrote to it, perhaps just now
+            with self._engine.begin_recent_read() as tx:
+                rows = tx.run(f"{sql} LIMIT {few if most is None else min(most, few)}", params)
+        if len(rows) == few != most or not rows:
+            with self._engine.begin_read() as tx:
+                rows = tx.run(sql if most is None else f"{sql} LIMIT {int(most)}", params)
+                if not rows and not (
+                    session_id in self._unstored_sessions and not sessions.is_stored(tx, session_id)
+                ):
+                    sessions.get_session(tx, session_id)  # raises if the session does not exist
         return [row_to_message(row) for row in (rows if last is None else reversed(rows))]
 
     def session(self, id: str, *, owner: str | None = None) -> Session:

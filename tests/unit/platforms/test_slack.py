@@ -237,7 +237,7 @@ def test_files_come_in_with_the_token_for_slack_alone(
         assert await image.fetch(50) == b"a" * 50
         with pytest.raises(PlatformError, match="larger than 49 bytes"):
             await image.fetch(49)
-        with pytest.raises(PlatformError, match="not kept at Slack"):
+        with pytest.raises(PlatformError, match="does not store this file"):
             await other.fetch(50)
         await platform.send_file(ADA, tmp_path / "out.txt", "**see**", "n")
         await platform.send_file(ADA, tmp_path / "out.txt", "**see**", "n")

@@ -78,7 +78,7 @@ def test_in_the_home_itself_everything_that_begins_with_a_dot_is_hidden(home: Pa
 
 @pytest.mark.parametrize("folder", ["/", "/tmp", "/home", "/usr/lib", "/etc"])
 def test_a_folder_that_holds_more_than_a_project_is_refused(folder: str, home: Path) -> None:
-    with pytest.raises(InvalidInput, match="too wide"):
+    with pytest.raises(InvalidInput, match="too broad"):
         view(Path(folder), home)
 
 

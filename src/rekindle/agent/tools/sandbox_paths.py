@@ -108,7 +108,7 @@ def _make_absolute(context: ToolContext, asked: str) -> str:
 def open_parent(path: SandboxPath, *, create: bool = False) -> Generator[tuple[int, str]]:
     """Open the folder that contains the file; yield it with the file's name."""
     if not path.parts:
-        raise ToolError(f"{path.asked}: is a folder")
+        raise ToolError(f"{path.asked}: this is a folder, not a file")
     opened = _open_without_links(path, path.parts[:-1], create=create)
     try:
         yield opened, path.parts[-1]
@@ -201,7 +201,7 @@ def _read_version(path: SandboxPath, folder: int, name: str) -> FileVersion | No
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"{path.asked}: is a folder")
+        raise ToolError(f"{path.asked}: this is a folder, not a file")
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"{path.asked}: is not a regular file", refused=True)
     return _to_version(status)

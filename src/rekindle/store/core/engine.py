@@ -113,6 +113,7 @@ class Engine(Protocol):
     tenant: str  # whose rows it shows, if others have rows in the same tables
     version: int
     max_batch: int  # operations that it should run in one transaction at most
+    max_recent_rows: int  # of a recent read, since writers wait; 0 if such a read gains nothing
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
         """Run all operations in one durable transaction and return their results, or change nothing."""

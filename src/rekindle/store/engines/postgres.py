@@ -164,6 +164,7 @@ class PostgresEngine:
 
     name = "postgresql"
     max_batch = MAX_MESSAGES  # appends beyond it would need several statements each
+    max_recent_rows = 0
     tenant = ""
     _transaction_type = PostgresTransaction
 
@@ -464,14 +465,10 @@ class PostgresEngine:
     def measure_sizes(self, tx: Transaction) -> tuple[int, int]:
         tables = (
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c WHERE"
+            " c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname"
         )
-        own_tables = (
-            "c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname"
-        )
-        disk = tx.run(
-            f"{tables} {own_tables} IN ('sessions', 'messages', 'rewinds', 'imports', 'words')"
-        )[0][0]
-        return disk, tx.run(f"{tables} {own_tables} = 'words'")[0][0]
+        names = "'sessions', 'messages', 'rewinds', 'imports', 'words', 'title_parts'"
+        return tx.run(f"{tables} IN ({names})")[0][0], tx.run(f"{tables} = 'words'")[0][0]
 
     def compact(self) -> None:
         with self._translate_errors(), self._connector.connect() as connection:

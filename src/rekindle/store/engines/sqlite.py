@@ -27,6 +27,7 @@ from rekindle.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from rekindle.files import sync_path
 from rekindle.store.core.engine import Clause, Operation, Progress, Transaction
 from rekindle.store.core.group_commit import MAX_BATCH_SIZE
 from rekindle.store.core.migrations import (
@@ -63,6 +64,7 @@ class SqliteEngine:
     name = "sqlite"
     tenant = ""  # each has a file of its own
     max_batch = MAX_BATCH_SIZE
+    max_recent_rows = 256
 
     def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
@@ -74,6 +76,7 @@ class SqliteEngine:
         self._index_batch = sqlite_search.IndexBatch()
         self._close_lock = threading.Lock()
         self._writer_lock = threading.Lock()  # held while the writer's connection is in use
+        self._is_writer_waiting = False  # reads must not get ahead of it again and again
         self._write_lock: WriteLock | None = None
         self._writer: apsw.Connection | None = None
         self._readers = ConnectionPool(
@@ -211,7 +214,7 @@ class SqliteEngine:
             )
             _run_script(writer, version_now)
             open_files.flush_file(self.path, self._file_id)
-            _sync_path(os.path.dirname(self.path))
+            sync_path(os.path.dirname(self.path))
             writer.execute("COMMIT")  # to the log, which the first message flushes
         except BaseException:
             if writer.in_transaction:
@@ -227,7 +230,9 @@ class SqliteEngine:
     # -- transactions
 
     def transact(self, operations: Sequence[Operation]) -> list[Any]:
+        self._is_writer_waiting = True
         with self._writer_lock:
+            self._is_writer_waiting = False
             return self._run_operations(operations)
 
     def _run_operations(self, operations: Sequence[Operation]) -> list[Any]:
@@ -303,7 +308,8 @@ class SqliteEngine:
     @contextmanager
     def begin_recent_read(self) -> Generator[Transaction]:
         # A reader drops its cache after every commit; the writer still has the pages it wrote.
-        if self._readonly or not self._writer_lock.acquire(blocking=False):
+        is_busy = self._readonly or self._is_writer_waiting
+        if is_busy or not self._writer_lock.acquire(blocking=False):
             with self.begin_read() as tx:
                 yield tx
             return
@@ -469,23 +475,14 @@ def _copy_database(source: apsw.Connection, path: str, progress: Progress | None
         _run_script(target, "PRAGMA journal_mode = DELETE")
         target.close()
         os.chmod(draft, 0o600)
-        _sync_path(draft)
+        sync_path(draft)
         os.replace(draft, path)
-        _sync_path(os.path.dirname(os.path.abspath(path)))
+        sync_path(os.path.dirname(os.path.abspath(path)))
     except apsw.FullError as error:
         raise StoreFull(f"{path}: the disk is full; nothing was written") from error
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
-
-
-def _sync_path(path: str) -> None:
-    """Flush a file or a directory."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _explain_disk_error(path: str, error: Exception) -> StoreError:

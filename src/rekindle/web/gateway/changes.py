@@ -92,5 +92,5 @@ def read_number(fields: Mapping[str, str], name: str) -> int:
 def _get_owner(form: Mapping[str, str]) -> str:
     owner = form.get("owner", "")
     if not owner:
-        raise InvalidInput("It is not said whose memory this is.")
+        raise InvalidInput("owner: missing; name the person whose memory to show")
     return owner
