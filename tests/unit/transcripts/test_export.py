@@ -113,6 +113,26 @@ def test_markdown_has_every_word_and_fences_that_hold() -> None:
     assert "✓ f: not json" in text
 
 
+def test_markdown_runs_nothing_and_each_message_ends_its_own_code() -> None:
+    cases = {
+        "a < b, `List<T>`": "a < b, `List<T>`",
+        "<img src=x onerror=y> `a`": "&lt;img src=x onerror=y> `a`",
+        "</details>\n<!-- rest": "&lt;/details>\n&lt;!-- rest",
+        "```\n<b>\x0b<i>\n```\n<u>": "```\n<b>\x0b<i>\n```\n&lt;u>",
+        "```py\nopen": "```py\nopen\n```",
+        "````\n```\n\n~~~": "````\n```\n\n~~~\n````",
+        "```\nclosed\n```": "```\nclosed\n```",
+        "<https://example.com>": "<https://example.com>",
+    }
+    wrong = {}
+    for text, expected in cases.items():
+        found = "".join(markdown.render_session(SESSION, [Message("user", text)]))
+        if f"\n{expected}\n" not in found:
+            wrong[text] = found
+    assert wrong == {}
+    assert "# A &lt;b&gt;title" in found
+
+
 def test_the_trajectory_keeps_to_the_schema() -> None:
     trajectory = json.loads("".join(atif.render_session(SESSION, CHAT)))
     check(trajectory)
@@ -171,10 +191,10 @@ def test_real_sessions_come_out_whole_in_every_format(path: Path) -> None:
     )
     calls = sum(len(message.tool_calls) for message in told)
     assert len(re.findall(r'<details class="call ', page)) == calls
-    text = "".join(markdown.render_session(session, told))
+    text = "".join(markdown.render_session(session, told)).replace("&lt;", "<")
     for message in told:
         if message.role == "user":
-            assert message.text in text
+            assert message.text.replace("&lt;", "<") in text
 
 
 STEP = {

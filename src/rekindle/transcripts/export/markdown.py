@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rekindle.pages.text import replace_surrogates
 from rekindle.routing.speaker import format_speaker
@@ -24,7 +25,11 @@ from .common import (
 from .edits import FileEdit, find_edits
 from .subagents import AgentRun
 
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 _BACKTICKS = re.compile(r"`{3,}")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # where HTML can begin
 _MARKS = {
     "ok": "✓",
     "failed": "✗",
@@ -43,13 +48,13 @@ def render_session(
     count_removed: Callable[[], Mapping[str, int]] | None = None,
 ) -> Iterator[str]:
     """Yield the session as Markdown, piece by piece; what was redacted is counted at the end."""
-    yield f"# {_join_lines(format_title(session))}\n\n"
+    yield f"# {_format_line(format_title(session))}\n\n"
     for name, value in list_session_details(session):
-        yield f"- **{name}:** {_join_lines(value)}\n"
+        yield f"- **{name}:** {_format_line(value)}\n"
     for exchange in pair_distant_results(messages):
         yield from _render_exchange(exchange)
     for run in agents:
-        yield f"\n# Sub-agent: {_join_lines(format_title(run.session))}\n"
+        yield f"\n# Sub-agent: {_format_line(format_title(run.session))}\n"
         for exchange in pair_distant_results(run.load_messages()):
             yield from _render_exchange(exchange)
     if count_removed is not None:
@@ -59,9 +64,9 @@ def render_session(
 
 def _render_exchange(exchange: Exchange) -> Iterator[str]:
     message = exchange.message
-    name = "Tool result" if message.role == "tool" else _join_lines(message.role).capitalize()
+    name = "Tool result" if message.role == "tool" else _format_line(message.role).capitalize()
     if speaker := format_speaker(message):
-        name = f"{name} {_join_lines(speaker)}"
+        name = f"{name} {_format_line(speaker)}"
     time = format_time(message.timestamp)
     yield f"\n## {name}{f' · {time}' if time else ''}\n"
     if message.reasoning:
@@ -72,7 +77,7 @@ def _render_exchange(exchange: Exchange) -> Iterator[str]:
     if message.role == "tool":
         yield from _render_result(message)
     elif text:
-        yield f"\n{text}\n"
+        yield f"\n{_close_markdown(text)}\n"
     if images := _count_images(message):
         yield f"\n*{images} image{'s' if images > 1 else ''}*\n"
     for call in message.tool_calls:
@@ -97,13 +102,14 @@ def _render_call(call: ToolCall, result: Message | None) -> Iterator[str]:
 
 def _render_words(found: CallResult) -> Iterator[str]:
     if found.words:
-        quoted = "\n".join(f"> {line}" for line in replace_surrogates(found.words).splitlines())
+        words = _close_markdown(replace_surrogates(found.words))
+        quoted = "\n".join(f"> {line}" for line in words.splitlines())
         yield f"\n{quoted}\n"
 
 
 def _render_edit(edit: FileEdit) -> str:
     lines = "\n".join(f"{line.sign}{line.text}" for line in edit.lines)
-    name = _join_lines(replace_surrogates(edit.path))
+    name = _format_line(replace_surrogates(edit.path))
     return f"\n{name}\n\n{_fence_code(replace_surrogates(lines), 'diff')}\n"
 
 
@@ -123,8 +129,40 @@ def _fence_code(text: str, language: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
+def _close_markdown(text: str) -> str:
+    """Return Markdown from a session that shows its HTML as text, and whose code ends with it.
+
+    Programs that show Markdown may run the HTML in it, and an open fence would take in what follows.
+    """
+    if not _TAG.search(text) and "```" not in text and "~~~" not in text:
+        return text
+    from markdown_it import MarkdownIt
+
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    tokens = MarkdownIt("commonmark").parse("\n".join(lines))
+    last = tokens[-1] if tokens else None
+    is_open = last is not None and last.type == "fence" and not _is_closed(last, lines)
+    inner = [one for token in tokens for one in (token, *(token.children or ()))]
+    if any(one.type in ("html_block", "html_inline") for one in inner):
+        code = [
+            range(*one.map) for one in tokens if one.type in ("fence", "code_block") and one.map
+        ]
+        is_code = {number for numbers in code for number in numbers}
+        lines = [
+            line if number in is_code else _TAG.sub("&lt;", line)
+            for number, line in enumerate(lines)
+        ]
+    return "\n".join([*lines, last.markup] if last and is_open else lines)
+
+
+def _is_closed(fence: Token, lines: Sequence[str]) -> bool:
+    first, end = fence.map or (0, 0)
+    mark = lines[end - 1].strip()
+    return end - 1 > first and mark.startswith(fence.markup) and not mark.strip(fence.markup[0])
+
+
+def _format_line(text: str) -> str:
+    return _escape_html(" ".join(text.split()))
 
 
 def _escape_html(text: str) -> str:
