@@ -228,7 +228,7 @@ def measure_kept(url: str, sizes: Sequence[float], is_load: bool) -> None:
 
     path = WORK / "scale-growth.json"
     kept: Figures = json.loads(path.read_text()) if path.exists() else {}
-    text = kept[max(kept, key=float)]["text_bytes"] if kept else 0
+    text = max((one.get("text_bytes", 0) for one in kept.values()), default=0)
     for size, figures in measure_growth(url, sizes, count_sessions(url), text, is_load):
         kept[f"{size:g}"] = kept.get(f"{size:g}", {}) | figures
         if not is_load:

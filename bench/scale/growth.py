@@ -56,7 +56,8 @@ def measure_growth(
         if wanted > sessions:
             figures = add_sessions(url, sessions + 1, wanted)
             sessions, text = wanted, text + figures.pop("text_bytes")
-            figures |= {"messages": sessions * MESSAGES, "sessions": sessions, "text_bytes": text}
+            figures["text_bytes"] = text
+        figures |= {"messages": sessions * MESSAGES, "sessions": sessions}
         figures |= measure_sizes(url)
         per_message = figures["disk_bytes"] / (sessions * MESSAGES)
         if not is_load:
@@ -258,9 +259,16 @@ def describe_growth(growth: Figures) -> Iterator[str]:
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
 
     def add(name: str, get: Callable[[Figures], float], unit: float = 1) -> None:
-        values = [get(row) / unit for row in rows]
-        ratio = f"{values[-1] / values[0]:.2f}" if len(values) > 1 and values[0] else "–"
-        lines.append("| " + " | ".join([name, *map(report.format_number, values), ratio]) + " |")
+        values: list[float | None] = []
+        for row in rows:
+            try:
+                values.append(get(row) / unit)
+            except KeyError:  # the command that loaded it was stopped
+                values.append(None)
+        first, last = values[0], values[-1]
+        ratio = f"{last / first:.2f}" if len(values) > 1 and first and last else "–"
+        cells = ["–" if value is None else report.format_number(value) for value in values]
+        lines.append("| " + " | ".join([name, *cells, ratio]) + " |")
 
     add("messages", lambda row: row["messages"])
     add("sessions", lambda row: row["sessions"])
