@@ -16,14 +16,7 @@ from rekindle.knowledge.wishes.records import Wish
 from .harmless import is_file_name
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
 from .programs import INTERPRETERS, is_own_program
-from .records import (
-    CommandForms,
-    PlaybookItem,
-    count_form_slots,
-    drop_shapes,
-    make_up_values,
-    say_made_up_values,
-)
+from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
 MAX_VARIANTS = 10
 MAX_FILE_VARIANTS = 2
@@ -182,9 +175,7 @@ def describe_slots(command: str, folder: str | None) -> str:
         return ""
     if "<path>" in command or "<option>" in command:
         return ""
-    said = say_made_up_values(command)
-    example = f", such as `{_format_command(make_up_values(command), folder)}`"
-    return f"{example} for {said}" if said else example
+    return f", such as `{_format_command(make_up_values(command), folder)}`"
 
 
 def describe_wish(wish: Wish) -> RecalledNote:

@@ -38,7 +38,6 @@ _SLOT = re.compile(
 )
 _EXAMPLES = {"'<text>'": "'a b'", "<url>": "http://a", "<name>": "name"}
 _MADE_UP = {"<name>": "speed", "'<text>'": "'some text'"}
-_CODE_SLOT = re.compile(r"<([A-Z]+)-(N+)>")
 _MADE_UP_WORDS = ("alpha", "beta", "gamma", "delta")
 _TIME_LETTERS = ("YYYY", "YY", "MMM", "Mmm", "mmm", "MM", "DD", "NN", "HH", "SS")
 _TIME_DIGITS = ("2000", "26", "JAN", "Jan", "jan", "01", "01", "01", "00", "00")
@@ -200,22 +199,11 @@ def make_up_values(form: str) -> str:
         if slot in ("<value>", "<VALUE>"):
             word = next(words)
             return word if slot.islower() else word.upper()
-        if (code := _CODE_SLOT.fullmatch(slot)) is not None:
+        if (code := re.fullmatch(r"<([A-Z]+)-(N+)>", slot)) is not None:
             return f"{code[1]}-{'12'.zfill(len(code[2]))}"
         return _MADE_UP.get(slot) or _fill_slot(found)
 
     return _SLOT.sub(make_up, form)
-
-
-def say_made_up_values(form: str) -> str:
-    """Say those made-up values that a person writes in another way than the command wants them."""
-    said: list[str] = []
-    for slot in (found.group() for found in _SLOT.finditer(form)):
-        if (code := _CODE_SLOT.fullmatch(slot)) is not None and len(code[2]) > len("12"):
-            said.append("12")
-        elif "MMM" in slot.upper():
-            said.append("1 January 2026" if "YYYY" not in slot else "1 January 2000")
-    return " and ".join(said)
 
 
 def hash_request(text: str) -> tuple[int, ...]:
