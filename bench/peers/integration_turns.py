@@ -24,6 +24,7 @@ from typing import Any
 
 from bench.peers.integration_names import FILES, FLUSHED_FILES, FULL, JSON_TABLE, PLAIN, RELAXED
 from rekindle import open_store
+from rekindle.files import sync_path
 from rekindle.store import Store
 
 QUESTION = "Where is the parser, and why does it fail on empty input? " * 4
@@ -292,8 +293,8 @@ def build_strands(folders: Folders, is_restored: bool) -> dict[str, Turn]:
     class FlushingFiles(FileSessionManager):
         def _write_file(self, path: str, data: dict[str, Any]) -> None:
             super()._write_file(path, data)
-            flush_path(path)
-            flush_path(os.path.dirname(path))
+            sync_path(path)
+            sync_path(os.path.dirname(path))
 
     def build(repository: Any) -> Turn:
         def run(id: str, number: int) -> None:
@@ -335,14 +336,6 @@ def make_strands_messages(number: int) -> Iterator[Any]:
     ):
         metadata = {"metadata": {"usage": usage}} if role == "assistant" else {}
         yield {"role": role, "content": [block], **metadata}
-
-
-def flush_path(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def make_pydantic_ai(folders: Folders) -> dict[str, Turn]:

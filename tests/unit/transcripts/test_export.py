@@ -123,6 +123,8 @@ def test_markdown_runs_nothing_and_each_message_ends_its_own_code() -> None:
         "````\n```\n\n~~~": "````\n```\n\n~~~\n````",
         "```\nclosed\n```": "```\nclosed\n```",
         "<https://example.com>": "<https://example.com>",
+        **{f"{'> ' * deep}<b>": f"{'> ' * deep}&lt;b>" for deep in (19, 20, 58, 60, 3_000)},
+        **{f"{'- ' * deep}a <b>": f"{'- ' * deep}a &lt;b>" for deep in (9, 18, 29, 31, 3_000)},
     }
     wrong = {}
     for text, expected in cases.items():

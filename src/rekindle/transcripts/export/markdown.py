@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BACKTICKS = re.compile(r"`{3,}")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")  # where HTML can begin
+_MAX_NESTING = 60  # of quotes and lists; one takes some calls of the parser
 _MARKS = {
     "ok": "✓",
     "failed": "✗",
@@ -139,9 +140,14 @@ def _close_markdown(text: str) -> str:
     from markdown_it import MarkdownIt
 
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    tokens = MarkdownIt("commonmark").parse("\n".join(lines))
-    last = tokens[-1] if tokens else None
-    is_open = last is not None and last.type == "fence" and not _is_closed(last, lines)
+    try:
+        tokens = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).parse("\n".join(lines))
+    except RecursionError:
+        tokens = []
+    if not tokens or max(token.level for token in tokens) >= _MAX_NESTING - 2:
+        return "\n".join(_TAG.sub("&lt;", line) for line in lines)  # nobody looked further inside
+    last = tokens[-1]
+    is_open = last.type == "fence" and not _is_closed(last, lines)
     inner = [one for token in tokens for one in (token, *(token.children or ()))]
     if any(one.type in ("html_block", "html_inline") for one in inner):
         code = [
@@ -152,7 +158,7 @@ def _close_markdown(text: str) -> str:
             line if number in is_code else _TAG.sub("&lt;", line)
             for number, line in enumerate(lines)
         ]
-    return "\n".join([*lines, last.markup] if last and is_open else lines)
+    return "\n".join([*lines, last.markup] if is_open else lines)
 
 
 def _is_closed(fence: Token, lines: Sequence[str]) -> bool:
