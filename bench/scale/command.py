@@ -240,10 +240,10 @@ def measure_kept(url: str, sizes: Sequence[float], is_load: bool) -> None:
 
 def explain_kept(url: str) -> None:
     """Explain what operations run in a database that is taken for a larger one."""
-    from .pretended_size import describe_pretended, explain_pretended
+    from .size_simulation import describe_simulation, explain_simulation
 
-    figures = explain_pretended(url)
-    publish_part("plans", figures, describe_pretended(figures), quick=False)
+    figures = explain_simulation(url)
+    publish_part("plans", figures, describe_simulation(figures), quick=False)
 
 
 # -- the results

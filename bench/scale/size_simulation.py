@@ -18,7 +18,7 @@ from bench.workload import MESSAGES
 
 from .growth import describe_plans, explain_operations
 
-PRETENDED = 100_000_000  # messages
+SIMULATED_MESSAGES = 100_000_000  # messages
 _SEGMENT = 1 << 30  # bytes of a file; a table has several
 _FILES = (
     "SELECT current_setting('data_directory') || '/' || pg_relation_filepath(c.oid),"
@@ -27,18 +27,18 @@ _FILES = (
 )
 
 
-def explain_pretended(url: str) -> Figures:
+def explain_simulation(url: str) -> Figures:
     """Explain what operations run in a copy of a store that seems to have many more messages."""
     from .synthetic_data import count_sessions
 
     sessions = count_sessions(url)
     base, _, name = url.rpartition("/")
-    copy = f"{name}_pretended"
+    copy = f"{name}_simulation"
     with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {copy}")  # pyright: ignore
         connection.execute(f"CREATE DATABASE {copy} TEMPLATE {name} STRATEGY file_copy")  # pyright: ignore
         try:
-            _extend_files(f"{base}/{copy}", PRETENDED / (sessions * MESSAGES))
+            _extend_files(f"{base}/{copy}", SIMULATED_MESSAGES / (sessions * MESSAGES))
             with psycopg.connect(f"{base}/{copy}") as extended:
                 row = extended.execute("EXPLAIN (FORMAT JSON) SELECT FROM messages").fetchone()
             assert row is not None
@@ -69,11 +69,11 @@ def _extend_file(file: Path, size: int) -> None:
     os.chown(file, owner.st_uid, owner.st_gid)
 
 
-def describe_pretended(figures: Figures) -> str:
+def describe_simulation(figures: Figures) -> str:
+    size = f"{SIMULATED_MESSAGES // 10**6} million messages"
     return (
         f"A copy of a store of {figures['messages']:,} messages, whose files were made longer until the"
         f" planner expected {figures['expected']:,} rows in `messages`. It computes the rows from the"
         " length of the files; it knows the words and projects from the statistics of what is there."
-        "\n\n"
-        + "\n\n".join(describe_plans(figures["plans"], f"{PRETENDED // 10**6} million messages"))
+        "\n\n" + "\n\n".join(describe_plans(figures["plans"], size))
     )
