@@ -22,6 +22,7 @@ def write_session(
     asked: str = "fix the cart",
     where: str = FOLDER,
     branch: str = "main",
+    answer: str = "",
 ) -> None:
     """Write a session as Claude Code does."""
     day = f"2026-01-{len(list(folder.glob('*.jsonl'))) % 27 + 1:02}T10:00:00Z"
@@ -44,6 +45,9 @@ def write_session(
             {**common, "type": "user", "uuid": f"{call}-r",
              "message": {"role": "user", "content": [{**result, "is_error": not works}]}},
         ]  # fmt: skip
+    if answer:
+        said = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
+        lines.append({**common, "type": "assistant", "uuid": f"{name}-z", "message": said})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / f"{name}.jsonl").write_text(text)
 
@@ -185,6 +189,29 @@ def test_a_program_that_a_text_talked_the_agent_into_is_never_named(
     recalled = ask_batch(rekindle, start, failure)
     assert "make check" in recalled[0]["text"]
     assert "evil" not in json.dumps(recalled)
+
+
+def test_what_was_asked_before_is_told_with_made_up_values(rekindle: Rekindle, agent: Path) -> None:
+    for number, (ship, tonnes, kg) in enumerate(
+        (("Heron", "5.1", 5100), ("Osprey", "0.7", 700), ("Iris", "2.4", 2400))
+    ):
+        asked = f"Please book {tonnes} tonnes of stone for the {ship} with quay."
+        step = (f"quay load {ship.upper()} --kg {kg}", f"booked {kg} kg for {ship.upper()}", True)
+        answer = f"{kg} kg are booked for the {ship}."
+        write_session(agent, f"a{number}", step, asked=asked, answer=answer)
+    rekindle("import", agent)
+    start = {"at": "start", "folder": FOLDER, "message": "Book 8.8 tonnes of coal, please."}
+    other = {"at": "start", "folder": FOLDER, "message": "Why is the page empty?"}
+    told, nothing = ask_batch(rekindle, start, other)
+    examples = [one for one in told["notes"] if one["kind"] == "example"]
+    (shown,) = [one["text"] for one in examples]
+    assert "book 3.4 tonnes of stone for the Alpha" in shown
+    assert "`quay load ALPHA --kg 3400`" in shown
+    assert "example" not in [one["kind"] for one in nothing["notes"]]
+    assert "Heron" not in json.dumps(told)
+    assert "5100" not in json.dumps(told)
+    listed = rekindle.json("warm", "notes", "list", "--project", "shop")
+    assert "quay load ALPHA --kg 3400" in [note["command"] for note in listed]
 
 
 def test_a_program_that_the_user_named_may_be_told(rekindle: Rekindle, agent: Path) -> None:

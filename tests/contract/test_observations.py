@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rekindle import Filter, Message, Store, ToolCall
+from rekindle.knowledge.render import MADE_UP_MARK
 from rekindle.learning.notes.learner import build_playbook_chunk, learn_from_sessions
 from rekindle.learning.notes.playbooks import (
     MAX_WAITING_NOTES,
@@ -227,6 +228,33 @@ def test_a_new_session_starts_with_the_notes_unless_it_is_shared_or_cold(
     if is_warm:
         assert [one.role for one in prelude.messages] == ["system"]
         assert prelude.reason == "1 note of the project"
+
+
+@pytest.mark.parametrize("shows_calls", [True, False])
+def test_an_example_of_the_project_is_shown_as_a_turn(store: Store, shows_calls: bool) -> None:
+    for number in (17, 25, 48):
+        call = ToolCall("c", "Bash", {"command": f"quay load --boxes {number}"})
+        store.append(
+            store.begin(cwd=FOLDER),
+            Message("user", f"Let quay book {number} boxes for the shop."),
+            Message("assistant", tool_calls=(call,)),
+            Message("tool", f"booked {number}", tool_call_id="c", name="Bash"),
+            Message("assistant", f"Booked {number} boxes for the shop."),
+        )
+    learn_from_sessions(store)
+    starter = WarmStarter(store, WarmStartConfig(control_share=0.0), shows_calls=shows_calls)
+    tools = {"terminal": lambda arguments: "command" in arguments}
+    asked = NewSession(store.begin(cwd=FOLDER), "Book 9 boxes for the shop.", tools, FOLDER)
+    system, *turn = starter.build_prelude(asked).messages
+    assert "Asked “Let quay book 34 boxes for the shop.”: `quay load --boxes 34`" in system.text
+    if not shows_calls:
+        assert turn == []
+        return
+    assert [one.role for one in turn] == ["user", "assistant", "tool", "assistant"]
+    assert turn[0].text == f"{MADE_UP_MARK} Let quay book 34 boxes for the shop."
+    (made,) = turn[1].tool_calls
+    assert (made.name, made.arguments) == ("terminal", '{"command": "quay load --boxes 34"}')
+    assert turn[3].text == "Booked 34 boxes for the shop."
 
 
 def test_a_proposed_note_is_saved_once_and_waits(store: Store) -> None:

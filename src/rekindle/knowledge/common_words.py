@@ -136,10 +136,22 @@ _WORDS = split_words(
     x yaml year yes yesterday yet you you'd you'll you're your yours yourself zero zone
     """
 )
-_STEMS = frozenset(get_stem(word) for word in _WORDS) | _WORDS
+# Units, and what people do and have outside of programming.
+_EVERYDAY_WORDS = split_words(
+    """
+    book bought box buy carry celsius cent charge cheap cm collect crate customer deliver delivery
+    dollar dozen euro feet fill fine foot fridge goods gram grow held hold hour hours inch invoice
+    joule kg kilo kilogram kilometer kilometre km lie litre liter load mass meter metre mg mile
+    milligram millimetre ml mm ordered ounce own paid pair pallet parcel pay payment percent phone
+    piece pint pound price quantity register room sale second sell sent shelf ship shipment shop sold
+    stock stone store storey tall ton tonne total volt warehouse watt weigh weight wide yard
+    """
+)
+_COMMON_WORDS = _WORDS | _EVERYDAY_WORDS
+_STEMS = frozenset(map(get_stem, _COMMON_WORDS)) | _COMMON_WORDS
 
 
 def is_common_word(word: str) -> bool:
     """Return whether a word is common English or a term of programming."""
     plain = word.casefold()
-    return plain in _WORDS or get_stem(plain) in _STEMS
+    return plain in _COMMON_WORDS or get_stem(plain) in _STEMS

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Literal, NamedTuple, TypeAlias
@@ -35,6 +35,7 @@ DEFAULT_NOTES, MAX_NOTES = 12, 15
 MAX_CONTEXT_CHARS = 1_500
 MAX_LINE_CHARS = 400
 PAST_MARK = "[from an earlier session]"
+MADE_UP_MARK = "[from an earlier session, with other values]"
 LEFT_OUT_RESULT = "(exit code 0; output left out)"
 TRUNCATION_MARK = " … [shortened]"
 CONTEXT_HEADER = "Known from earlier sessions:"
@@ -111,6 +112,18 @@ def render_prelude(
     return RenderedPrelude(messages, tokens.estimate_message_tokens(messages), ids)
 
 
+def render_examples(
+    notes: Iterable[TemplateNote], tools: Tools, options: RenderOptions = _DEFAULT_OPTIONS
+) -> tuple[Message, ...]:
+    """Render as turns the examples of a project, whose values are made up, if they can be shown so."""
+    used: set[str] = set()
+    shown = (note for note in notes if _is_shown_as_turn(note, tools, options))
+    turns = (
+        _render_turn(note, number, used, tools, MADE_UP_MARK) for number, note in enumerate(shown)
+    )
+    return tuple(message for turn in turns for message in turn)
+
+
 def is_usable(note: TemplateNote, tools: Tools) -> bool:
     """Return whether a session with these tools can act on a note."""
     needed = _NEEDED_SHAPES.get(note.kind)
@@ -152,14 +165,14 @@ def _find_shell(note: TemplateNote, tools: Tools) -> tuple[str, dict[str, JSON]]
 
 
 def _render_turn(
-    note: TemplateNote, number: int, used: set[str], tools: Tools
+    note: TemplateNote, number: int, used: set[str], tools: Tools, mark: str = PAST_MARK
 ) -> Iterator[Message]:
     found = _find_shell(note, tools)
     if found is None:
         return
     tool, arguments = found[0], json.dumps(found[1], ensure_ascii=False)
     id = _make_call_id(f"{number}:{tool}:{arguments}", used)
-    yield Message("user", f"{PAST_MARK} {to_single_line(note.asked)}")
+    yield Message("user", f"{mark} {to_single_line(note.asked)}")
     yield Message("assistant", None, (ToolCall(id, tool, arguments),))
     yield Message("tool", LEFT_OUT_RESULT, tool_call_id=id, name=tool)
     yield Message("assistant", to_single_line(note.answer))

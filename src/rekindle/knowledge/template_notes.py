@@ -47,10 +47,10 @@ def build_notes(
         *_iter_pitfalls(playbook),
         *_iter_workflows(playbook),
         *(
-            _convert_note(describe_red_test(one, playbook))
+            convert_note(describe_red_test(one, playbook))
             for one in list_current_red_tests(playbook)
         ),
-        *(_convert_note(describe_file(one, playbook)) for one in playbook.files),
+        *(convert_note(describe_file(one, playbook)) for one in playbook.files),
     ]
     shared = [note._replace(project=project) for note in notes if note.sessions >= min_sessions]
     return rank_notes(shared)
@@ -159,23 +159,24 @@ def _iter_commands(
         position: NotePosition = (
             "first" if first[item.name] > most else "last" if last[item.name] > most else ""
         )
-        yield _convert_note(describe_command(item, playbook), position=position)
+        yield convert_note(describe_command(item, playbook), position=position)
 
 
 def _iter_pitfalls(playbook: Playbook) -> Iterator[TemplateNote]:
     for known in playbook.fixes:
         if known.fix.is_informative:
             found = describe_fix(known, playbook)
-            yield _convert_note(found, failed_command=known.fix.failed_text)
+            yield convert_note(found, failed_command=known.fix.failed_text)
 
 
 def _iter_workflows(playbook: Playbook) -> Iterator[TemplateNote]:
     if playbook.routine is not None:
         note = describe_routine(playbook.routine, playbook)
-        yield _convert_note(note, steps=playbook.routine.commands, position="last")
+        yield convert_note(note, steps=playbook.routine.commands, position="last")
 
 
-def _convert_note(note: RecalledNote, **more: Any) -> TemplateNote:
+def convert_note(note: RecalledNote, **more: Any) -> TemplateNote:
+    """Return a recalled note as templates have them; `more` are fields that it has not."""
     fields: dict[str, Any] = {
         name: getattr(note, name) for name in note.__struct_fields__ if name in TemplateNote._fields
     }

@@ -29,8 +29,10 @@ from rekindle.knowledge.render import (
     RenderedPrelude,
     RenderOptions,
     Tools,
+    render_examples,
     render_prelude,
 )
+from rekindle.knowledge.template_notes import convert_note
 from rekindle.knowledge.tokens import estimate_message_tokens
 from rekindle.projects import hash_folder
 from rekindle.store import Store
@@ -252,9 +254,7 @@ class WarmStarter:
         recall = self.recall_notes(new_session)
         if recall.notes:
             selection = selection.drop_known(recall.notes)
-        prelude = _make_prelude(
-            recall, self._render(selection, new_session, recall), WARM, selection
-        )
+        prelude = self._make_prelude(new_session, recall, selection, WARM)
         if not prelude.messages:
             return _make_cold_prelude(assignment, selection.reason)
         if assignment is not None and assignment.arm == COLD:
@@ -319,8 +319,18 @@ class WarmStarter:
         notes = select_notes(template, new_session.text, new_session.tools)
         reason = f"“{template.name}” was requested"
         selection = Selection(template, notes, reason, True).drop_known(recall.notes)
+        return self._make_prelude(new_session, recall, selection, REQUESTED)
+
+    def _make_prelude(
+        self, new_session: NewSession, recall: Recall, selection: Selection, arm: str
+    ) -> Prelude:
         rendered = self._render(selection, new_session, recall)
-        return _make_prelude(recall, rendered, REQUESTED, selection)
+        examples = [convert_note(note) for note in recall.notes if note.kind == "example"]
+        options = RenderOptions(self.config.format, calls=self._shows_calls)
+        turns = render_examples(examples, new_session.tools, options)
+        tokens = rendered.tokens + estimate_message_tokens(turns)
+        rendered = rendered._replace(messages=(*rendered.messages, *turns), tokens=tokens)
+        return _make_prelude(recall, rendered, arm, selection)
 
 
 def begin_session(

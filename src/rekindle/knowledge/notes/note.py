@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.errors import InvalidInput
+from rekindle.knowledge.examples.records import Example
 from rekindle.knowledge.wishes.records import Wish
 
 from .harmless import is_file_name
@@ -43,6 +44,8 @@ class RecalledNote(msgspec.Struct, frozen=True):
     worked: int = 0
     failed: int = 0
     last: str = ""
+    asked: str = ""  # of an example, as is the answer
+    answer: str = ""
 
 
 class Recall(msgspec.Struct, frozen=True):
@@ -128,6 +131,8 @@ def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
             note = describe_fix(known, playbook)
             fixes.setdefault(note.id, note)
     yield from fixes.values()
+    for example in sorted(playbook.examples, key=lambda one: -len(one.sessions)):
+        yield describe_example(example, playbook)
     if playbook.routine:
         yield describe_routine(playbook.routine, playbook)
     for item in _rank_items(tuple(list_current_red_tests(playbook))):
@@ -245,6 +250,22 @@ def describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
         sessions=len(known.sessions),
         worked=len(known.sessions),
         last=_format_day(playbook, known.sessions[-1]),
+    )
+
+
+def describe_example(example: Example, playbook: Playbook) -> RecalledNote:
+    """Describe what was asked, and the command that closed it."""
+    count = len(example.sessions)
+    return RecalledNote(
+        id=make_note_id("example", *example.kind),
+        kind="example",
+        text=f"Asked “{example.asked}”: `{example.command}` ({count_sessions(count)})",
+        command=example.command,
+        sessions=count,
+        worked=count,
+        last=_format_day(playbook, example.sessions[-1]),
+        asked=example.asked,
+        answer=example.answer,
     )
 
 

@@ -7,8 +7,10 @@ keeps of a session; a project's playbook is built from the observations of its s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.foreign_text import ForeignText
 from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
@@ -72,8 +74,12 @@ def observe_session(
     calls: Sequence[ObservedCall],
     turns: Sequence[UserTurn] = (),
     branch: str | None = None,
+    answers: Mapping[int, str] = MappingProxyType({}),
 ) -> SessionObservation:
-    """Observe a session that worked in the folder `root`; `turns` is what its user said."""
+    """Observe a session that worked in the folder `root`.
+
+    `turns` is what its user said, `answers` what the agent answered, by the position of the turn.
+    """
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
     command_files: dict[str, int] = {}
@@ -111,6 +117,7 @@ def observe_session(
         wishes=find_wishes(turns),
         echoes=tuple(_find_echoes(calls, lines, root, said)),
         branch=hash_branch(branch),
+        examples=find_examples(calls, lines, turns, answers),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from rekindle.knowledge.examples.records import Example, SessionExample
 from rekindle.knowledge.wishes.records import Wish
 
 from .command_forms import hide_word, list_doubtful_words
@@ -36,8 +37,11 @@ MAX_ARGUMENTS = 12  # per command
 MAX_FIXES = 1_000
 MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
+MIN_EXAMPLE_SESSIONS = 2  # with different requests
+MAX_EXAMPLES = 50
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
+_GITHUB = "github.com/"  # in front of the projects that are there
 
 
 class KnownFix(msgspec.Struct, array_like=True, frozen=True):
@@ -70,10 +74,12 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     file_shift: float = 0.0
     command_files: tuple[PlaybookItem, ...] = ()  # that commands and patches used, with all uses
     command_file_shift: float = 0.0
+    repository: str = ""  # `owner/name` on GitHub, if the project is there
+    examples: tuple[Example, ...] = ()
 
 
 def build_playbook(
-    observations: Iterable[SessionObservation], wishes: Iterable[Wish] = ()
+    observations: Iterable[SessionObservation], wishes: Iterable[Wish] = (), project: str = ""
 ) -> Playbook:
     """Build a playbook from the newest of a project's sessions, and from what users asked for."""
     ordered = sorted(observations, key=lambda one: (one.started, one.session))
@@ -105,6 +111,8 @@ def build_playbook(
         file_shift=estimate_shift(sessions, files, FILE_WEIGHTS),
         command_files=command_files,
         command_file_shift=estimate_shift(sessions, command_files, FILE_WEIGHTS),
+        repository=project.removeprefix(_GITHUB) if project.startswith(_GITHUB) else "",
+        examples=tuple(_collect_examples(newest, is_trusted))[-MAX_EXAMPLES:],
     )
 
 
@@ -129,8 +137,10 @@ def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> Sess
         if dropped.isdisjoint(map(drop_shapes, (one.fixed_text, *one.steps)))
     )
     checks = observation.checks
+    examples = (one for one in observation.examples if drop_shapes(one.form) not in dropped)
     return msgspec.structs.replace(
         observation,
+        examples=tuple(examples),
         commands=commands,
         fixes=tuple(fixes),
         checks=None if checks is None else tuple(key for key in checks if key in keys),
@@ -168,6 +178,7 @@ def _hide_words(
                 keys.update({use.key: program} if word[0] == " " else {})
     if not texts:
         return observation
+    examples = (one for one in observation.examples if one.form not in texts)
     commands: dict[tuple[str, str, str], CommandUse] = {}
     for use in observation.commands:
         key, text = keys.get(use.key, use.key), texts.get(use.text, use.text)
@@ -190,7 +201,11 @@ def _hide_words(
     if checks is not None:
         checks = tuple(dict.fromkeys(keys.get(key, key) for key in checks))
     return msgspec.structs.replace(
-        observation, commands=tuple(commands.values()), fixes=tuple(fixes), checks=checks
+        observation,
+        commands=tuple(commands.values()),
+        fixes=tuple(fixes),
+        checks=checks,
+        examples=tuple(examples),
     )
 
 
@@ -421,6 +436,24 @@ def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[P
             red.setdefault(name, []).append(number)
     for name, sessions in red.items():
         yield PlaybookItem(name, tuple(sessions), len(sessions))
+
+
+def _collect_examples(
+    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
+) -> Iterable[Example]:
+    """Yield one of the examples of each kind that several sessions share, oldest first."""
+    alike: dict[tuple[str, str], list[tuple[int, SessionExample]]] = {}
+    for number, one in enumerate(observations):
+        for example in one.examples:
+            if is_trusted(example.form, example.key):
+                found = alike.pop(example.kind, [])
+                alike[example.kind] = [*found, (number, example)]
+    for found in alike.values():
+        numbers = tuple(dict.fromkeys(number for number, _ in found))
+        asked = {example.digest for _, example in found}  # a fork repeats what its parent was asked
+        if len(numbers) >= MIN_EXAMPLE_SESSIONS and len(asked) >= MIN_EXAMPLE_SESSIONS:
+            best = max(found, key=lambda one: (one[1].digits, one[0]))[1]
+            yield Example(best.key, best.asked, best.command, best.answer, numbers)
 
 
 def list_current_red_tests(playbook: Playbook) -> list[PlaybookItem]:

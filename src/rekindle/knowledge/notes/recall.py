@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.common_words import get_stem, is_common_word
+from rekindle.knowledge.examples.made_up import MADE_UP_VALUES, list_runs
+from rekindle.knowledge.examples.records import Example
 from rekindle.knowledge.tokens import estimate_text_tokens
 
 from .note import (
@@ -16,6 +20,7 @@ from .note import (
     count_sessions,
     describe_command,
     describe_command_files,
+    describe_example,
     describe_file,
     describe_fix,
     describe_red_test,
@@ -25,7 +30,7 @@ from .note import (
 )
 from .playbook import KnownFix, Playbook, list_current_red_tests
 from .programs import is_subcommand_hidden
-from .records import Fix, PlaybookItem, drop_shapes, hash_words
+from .records import STOP_WORDS, Fix, PlaybookItem, drop_shapes, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
@@ -56,8 +61,10 @@ LEAST_ITEMS = 2  # told where nothing is likely: the likeliest commands and file
 MIN_COMMAND_FILE_PROBABILITY = 0.25  # these estimates are less certain
 MIN_EARLY_PROBABILITY = 0.2  # of a command where no other is likelier, or with few sessions
 MIN_NAMED_PROBABILITY = 0.15  # if the request or its branch names it
+MIN_EXAMPLE_WORDS = 2  # that a request shares with that of an example
 MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
-_KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
+_ASKING_WORDS = split_words("who whose where which why how many much tell show give please")
+_KIND_ORDER = ("wish", "command", "example", "workflow", "pitfall", "baseline", "place")
 
 
 class _Limits(NamedTuple):
@@ -133,6 +140,7 @@ def choose_start_notes(
     notes = [
         *map(describe_wish, playbook.wishes[:MAX_WISHES]),
         *(describe_command(one.item, playbook) for one in commands),
+        *_find_example(playbook, request),
         *([describe_routine(routine, playbook)] if routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, likely)),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
@@ -174,6 +182,25 @@ def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
         for one in playbook.commands
         if not all(is_subcommand_hidden(form.text) for form in one.forms)
     ]
+
+
+def _find_example(playbook: Playbook, request: str) -> list[RecalledNote]:
+    """Return the example whose request is most like this one, if one is."""
+    stems = _list_stems(request)
+    fitting: list[tuple[int, int, Example]] = []
+    for number, one in enumerate(playbook.examples):
+        named = _list_stems(one.key) & stems
+        common = len(named | (_list_stems(one.asked) & stems))
+        if common >= MIN_EXAMPLE_WORDS or any(not is_common_word(word) for word in named):
+            fitting.append((common, number, one))
+    return [describe_example(max(fitting)[-1], playbook)] if fitting else []
+
+
+def _list_stems(text: str) -> set[str]:
+    """Return the stems of the words of a text that say what it is about."""
+    words = (word.casefold() for word in list_runs(text) if word not in MADE_UP_VALUES)
+    told = (word for word in words if len(word) > 2 and word not in STOP_WORDS | _ASKING_WORDS)
+    return {*map(get_stem, told)}
 
 
 def _get_uncertainty(playbook: Playbook) -> float:
@@ -261,6 +288,7 @@ def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     headings = {
         "wish": "What people asked for:",
         "command": "Commands that worked here:",
+        "example": "What was asked, and what was done:",
         "workflow": "What sessions do in turn:",
         "pitfall": "What failed, and what worked instead:",
         "baseline": "Tests that are red anyway:",

@@ -12,15 +12,16 @@ from hashlib import blake2b
 import msgspec
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.examples.records import SessionExample
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 8
+OBSERVATION_VERSION = 9
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_STOP_WORDS = split_words(
+STOP_WORDS = split_words(
     """
     the and for that this with you can are not but have from was will all use what when should then into
     also only just like don need would make there about has its them they some more how out our now any
@@ -97,6 +98,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     wishes: tuple[SessionWish, ...] = ()
     echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
     branch: tuple[int, ...] = ()  # see `hash_branch`
+    examples: tuple[SessionExample, ...] = ()
 
 
 class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
@@ -172,6 +174,18 @@ def _merge_words(word: str, other: str) -> str:
     return drop_shapes(word)
 
 
+def list_constants(text: str) -> list[str]:
+    """Return the words and numbers of a form that are no values, also those within its slots."""
+    return re.findall(r"\d+|[^\W\d_]+", _SLOT.sub(_keep_constant, text))
+
+
+def _keep_constant(found: re.Match[str]) -> str:
+    slot = found.group()
+    if slot.startswith("<number>"):
+        return slot.removeprefix("<number>")  # its unit
+    return slot[1] if slot[2:3] == "-" else " "  # the letter of a code
+
+
 def fill_slots(text: str) -> str:
     """Return a form with an example for each slot, so that it can be read like a command."""
     return _SLOT.sub(_fill_slot, text)
@@ -225,7 +239,7 @@ def hash_words(text: str) -> set[int]:
         parts = _WORD_PART.findall(word)
         for part in (*parts, word) if len(parts) > 1 else (word,):
             plain = part.lower()
-            if len(plain) > 2 and plain not in _STOP_WORDS:
+            if len(plain) > 2 and plain not in STOP_WORDS:
                 found.add(hash_word(plain.removesuffix("s") if len(plain) > 4 else plain))
     return found
 

@@ -176,17 +176,22 @@ def hide_unknown_words(sentence: str, vocabulary: Vocabulary, redactor: Redactor
 
     Return None if anything looks like a secret, or if it is about somebody's credentials.
     """
-    from rekindle.redaction.vocabulary.secret_names import classify_name  # it loads all detectors
-
     if redactor.redact_text(sentence) != sentence:
         return None
     kept: list[str] = []
     for word in sentence.split():
         tokens = [token.strip(_TOKEN_EDGES) for token in word.replace("`", " ").split()]
-        if any(classify_name(token) or token.casefold() in _CREDENTIAL_WORDS for token in tokens):
+        if any(map(is_credential_word, tokens)):
             return None
         kept.append(word if all(_is_harmless_token(one, vocabulary) for one in tokens) else GAP)
     return " ".join(kept)
+
+
+def is_credential_word(word: str) -> bool:
+    """Return whether a text with this word is about somebody's credentials."""
+    from rekindle.redaction.vocabulary.secret_names import classify_name  # it loads all detectors
+
+    return classify_name(word) is not None or word.casefold() in _CREDENTIAL_WORDS
 
 
 def _find_sentence(text: str, digest: int) -> str | None:

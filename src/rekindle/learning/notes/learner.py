@@ -74,11 +74,12 @@ class FolderEvidence(NamedTuple):
 
 
 class LoadedSession(NamedTuple):
-    """A session as learning sees it: its request, all that its user said, and its judged calls."""
+    """A session as learning sees it: its request, what was said in each turn, and its judged calls."""
 
     request: str
     turns: Sequence[UserTurn]
     calls: Sequence[ObservedCall]
+    answers: Mapping[int, str]  # by the position of the turn
 
 
 class ObservingWork(NamedTuple):
@@ -212,7 +213,7 @@ def build_playbook_chunk(work: PlaybookWork) -> list[tuple[str, Playbook]]:
     for project in work.projects:
         observations = _read_newest(work.reader, project)
         wishes = _collect_wishes(work.reader, observations)
-        found.append((project, build_playbook(observations, wishes)))
+        found.append((project, build_playbook(observations, wishes, project)))
     return found
 
 
@@ -307,6 +308,7 @@ def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
                 loaded.calls,
                 loaded.turns,
                 one.git_branch,
+                loaded.answers,
             )
             paths = tuple(list_paths(observation)) if one.cwd else ()
             found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))
@@ -334,7 +336,21 @@ def read_session(reader: WorkReader, id: str) -> LoadedSession:
     calls = list(_iter_calls(messages, verdicts, results))
     request = said[0].text if said else ""
     # In a session below another one it is an agent that asks, or the same user again.
-    return LoadedSession(request, () if judged.session.parent else said, calls)
+    turns = () if judged.session.parent else said
+    return LoadedSession(request, turns, calls, _collect_answers(messages))
+
+
+def _collect_answers(messages: Iterable[Message]) -> dict[int, str]:
+    """Return the texts with which the agent ended its turns, by their positions."""
+    turn, answers = -1, dict[int, str]()
+    for message in messages:
+        if message.role == "user":
+            turn = message.position or 0
+        elif message.role == "assistant":
+            answers[turn] = "" if message.tool_calls else message.text
+        else:
+            answers.pop(turn, None)
+    return {turn: text for turn, text in answers.items() if text}
 
 
 def is_said(message: Message) -> bool:
