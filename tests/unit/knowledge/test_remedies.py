@@ -104,6 +104,103 @@ FAILURES = [
         "SyntaxError: Cannot use import statement outside a module",
     ),
     ("node-typescript", "node a.ts", 'TypeError [ERR_UNKNOWN_FILE_EXTENSION]: extension ".ts"'),
+    (
+        "go-module-folders",
+        "go vet ./e2e/...",
+        "pattern ./e2e/...: directory prefix e2e does not contain main module",
+    ),
+    ("go-module-folders", "go test ./...", 'go: warning: "./..." matched no packages'),
+    (
+        "go-run-test-file",
+        "go run /tmp/a_test.go",
+        "go: cannot run *_test.go files (/tmp/a_test.go)",
+    ),
+    (
+        "go-build-output",
+        "go build ./tool/",
+        'go: build output "tool" already exists and is a directory',
+    ),
+    (
+        "local-changes",
+        "git checkout main",
+        "error: Your local changes to the following files would be overwritten by checkout:\n\ta.go",
+    ),
+    (
+        "local-changes",
+        "git pull --rebase",
+        "error: cannot pull with rebase: You have unstaged changes.",
+    ),
+    (
+        "protected-branch",
+        "git push origin main",
+        "remote: error: GH006: Protected branch update failed for refs/heads/main.",
+    ),
+    ("ssh-key", "git fetch origin", "git@github.com: Permission denied (publickey)."),
+    ("pathspec", "git add a.py", "fatal: pathspec 'a.py' did not match any files"),
+    (
+        "auto-merge",
+        "gh pr merge 7 --squash --auto",
+        "GraphQL: Auto merge is not allowed for this repository (enablePullRequestAutoMerge)",
+    ),
+    ("pending-checks", "gh pr checks 7", "build\tpending\t0\thttps://example.com/1"),
+    (
+        "jq-missing-field",
+        "jq '.a[]' a.json",
+        "jq: error (at <stdin>:131): Cannot iterate over null (null)",
+    ),
+    (
+        "jq-types",
+        "jq '.a + .b' a.json",
+        'jq: error (at <stdin>:3): number (1) and string ("x") cannot be added',
+    ),
+    (
+        "no-json",
+        "curl -s localhost | jq .",
+        "jq: parse error: Invalid numeric literal at line 1, column 10",
+    ),
+    (
+        "no-json",
+        "npx eslint -f json 2>&1 | python3 -c 'import json'",
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    ),
+    (
+        "backticks",
+        'rg -n "the `default` mode" docs',
+        "bash: line 1: default: command not found",
+    ),
+    (
+        "parentheses",
+        "git add app/(home)/page.tsx",
+        "bash: eval: line 1: syntax error near unexpected token `('",
+    ),
+    ("parentheses", "git add app/(home)/page.tsx", "(eval):1: unknown file attribute: h"),
+    ("zsh-variable", "make; status=$?", "zsh:1: read-only variable: status"),
+    (
+        "windows-path",
+        "wsl bash /mnt/c/a.sh",
+        "bash: C:/Program Files/Git/mnt/c/a.sh: No such file or directory",
+    ),
+    (
+        "settings-in-sandbox",
+        "npx wrangler deploy",
+        "EPERM: operation not permitted, open '/Users/me/Library/Preferences/.wrangler/logs/a.log'",
+    ),
+    (
+        "sql-not-equal",
+        "psql -c \"select 1 where a != 'b'\"",
+        'ERROR:  syntax error at or near "\\"\nLINE 1: select 1 where a \\!= ...',
+    ),
+    (
+        "psql-peer",
+        "psql -U postgres",
+        'FATAL:  Peer authentication failed for user "postgres"',
+    ),
+    (
+        "markdownlint",
+        "npx markdownlint-cli2 a.md",
+        "a.md:7:121 error MD013/line-length Line length [Expected: 120; Actual: 130]",
+    ),
+    ("program-folder", "go build ./...", "bash: line 1: go: command not found"),
     ("missing-program", "python a.py", "zsh: command not found: python"),
     ("missing-program", "timeout 9 make", "bash: line 1: timeout: command not found"),
 ]
@@ -127,6 +224,12 @@ def test_every_rule_has_a_failure() -> None:
 def test_a_rule_of_another_program_is_not_found() -> None:
     assert find("cargo test", "exec format error") is None
     assert find("git diff 7 --stat", "unknown flag: --stat") is None
+    assert find("ls app", "syntax error near unexpected token `('") is None
+
+
+def test_a_rule_says_nothing_new_to_a_command_that_follows_it() -> None:
+    assert find("gh pr checks 7 --watch", "build\tpending\t0\thttps://example.com/1") is None
+    assert find("markdownlint-cli2 --fix a.md", "a.md:7 MD013/line-length Line length") is None
 
 
 def test_a_program_that_is_not_there_is_no_output() -> None:

@@ -42,6 +42,8 @@ _INSTALLED = re.compile(
     r"(?:/(?:usr/local|opt|snap)/(?=[^/]+/)"
     r"|(?P<home>~|\$HOME|/root|/(?:home|Users)/[^/]{1,60})/(?=(?:go|bin|sdk|\.[a-z]{2,12})/))(?P<below>.+)"
 )
+# The drive of a path of Windows, as its own shells, Git Bash and WSL write it.
+_DRIVE = re.compile(r"(?:(?:/mnt|/cygdrive)?/([A-Za-z])(?=/|$)|([A-Za-z]):(?=[/\\]|$))")
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
@@ -174,7 +176,7 @@ def hide_word(text: str, program: str, word: str) -> str:
 
 def relativize_path(path: str, root: str) -> str | None:
     """Return a path below the project's root, with slashes, or None if it is elsewhere."""
-    path, root = path.replace("\\", "/").rstrip("/"), root.replace("\\", "/").rstrip("/")
+    path, root = _normalize_path(path), _normalize_path(root)
     if path.startswith("./"):
         path = path[2:]
     if root and path.startswith(root + "/"):
@@ -182,6 +184,23 @@ def relativize_path(path: str, root: str) -> str | None:
     if not path or path[0] in "/~$" or path.startswith("..") or path[1:2] == ":":
         return None
     return keep_path(path)
+
+
+def _normalize_path(path: str) -> str:
+    """Return a path with slashes; one of Windows as `d:/folder`, however its shell wrote it."""
+    path = path.replace("\\", "/").rstrip("/")
+    drive = _DRIVE.match(path)
+    return f"{(drive[1] or drive[2]).lower()}:{path[drive.end() :]}" if drive else path
+
+
+def is_absolute_path(path: str) -> bool:
+    """Return whether a path does not depend on the folder that the shell is in."""
+    return path[:1] in ("/", "~") or _DRIVE.match(path) is not None
+
+
+def write_path(path: str) -> str:
+    """Return an absolute path as every shell of its system takes it."""
+    return path.replace("\\", "/") if path[1:2] == ":" else path
 
 
 def _iter_simple_commands(command: str) -> Iterator[list[str]]:
@@ -208,12 +227,12 @@ def _iter_simple_commands(command: str) -> Iterator[list[str]]:
 
 
 def _resolve_folder(target: str, folder: str, root: str) -> str:
-    if target.replace("\\", "/").rstrip("/") == root.replace("\\", "/").rstrip("/"):
+    if _normalize_path(target) == _normalize_path(root):
         return ""
     below = relativize_path(target, root)
+    is_absolute = is_absolute_path(target)
     if below is None:
-        return "" if target[:1] in "/~$-" else folder
-    is_absolute = target[:1] == "/"
+        return "" if is_absolute or target[:1] in "$-" else folder
     return below if is_absolute or not folder else f"{folder}/{below}"
 
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
+from rekindle.knowledge.remedies.missing_paths import suggest_folder, suggest_paths
 from rekindle.knowledge.remedies.remedies import (
     GH_REPOSITORY,
+    PLACE_RULES,
     find_missing_program,
     find_remedy,
 )
 from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import Message, ToolCall
 
-from .calls import list_red_tests, read_command, read_forms, read_path
-from .command_forms import CommandForm, can_be_fixed, is_everyday
-from .harmless import is_file_name
+from .calls import list_red_tests, read_command, read_forms
+from .command_forms import (
+    CommandForm,
+    can_be_fixed,
+    is_everyday,
+)
 from .note import (
     NO_DECISIONS,
     NoteDecisions,
@@ -41,7 +44,6 @@ from .records import Fix, drop_shapes, is_slot
 
 MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2
-MAX_SIMILAR_PATHS = 3  # to one that does not exist
 MIN_FOREIGN_LIKENESS = 0.6  # of the failure of another command
 MIN_HIT_RATE = 0.35  # of a note on earlier failures
 FIX_BONUS = 0.25  # in the order of notes: what failed and was fixed says more than what works
@@ -59,27 +61,11 @@ _USAGE_ERROR = re.compile(
 _HELP = re.compile(r"(?im)^\s{0,8}usage:\s+\S+ .*\n(?:.*\n){0,12}.*--")
 # A server answered, so that the command was called in the right way.
 _SERVER_ERROR = re.compile(r"(?i)\bhttp[ /]{0,2}[45]\d\d\b|\"status\": ?\"?[45]\d\d")
-_MISSING_FILE = re.compile(
-    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
-    r"|did not match any|unknown revision or path"
-)
-# The command looked for its project in the folder that the shell was in.
-_WRONG_FOLDER = re.compile(
-    r"(?i)go\.mod file not found|cannot find main module|does not contain main module"
-    r"|not a git repository|no makefile found|could not (?:read package\.json|find `?Cargo\.toml)"
-    r"|no package\.json|no such file or directory, open '[^'\n]{0,300}package\.json"
-    r"|no justfile found|no taskfile found|\bcd:[^\n]{0,300}no such file or directory"
-    r"|main module \([^)\n]{1,200}\) does not contain package|no pubspec\.yaml (?:file )?found"
-    r"|expected to find project root|could not find a? ?pyproject\.toml|no `?pyproject\.toml`? found"
-    r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
-    r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
-)
 # A program that runs others, or has subcommands, does not know the next word.
 _UNKNOWN_SUBCOMMAND = re.compile(
     r"(?i)unrecogni[sz]ed (?:sub)?command|(?:unknown|no such|invalid|unsupported) (?:sub)?command"
     r"|is not an? (?:\S{1,40} )?(?:sub)?command"
 )
-_UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
 
 
 class _Suggestion(NamedTuple):
@@ -136,13 +122,14 @@ def choose_failure_notes(
     notes = [
         *_recall_red_tests(playbook, result),
         *suggest_paths(playbook, root, call, result),
-        *_suggest_folder(playbook, root, call, result),
+        *suggest_folder(playbook, root, call, result),
         *_suggest_program(playbook, result),
         *_suggest_without_wrapper(playbook, failure, result),
     ]
     if not list_red_tests(result):  # which says nothing against the command
         notes += _choose_notes(playbook, failure, is_usage_error(result))
-        notes += _apply_rule(playbook, call, result)
+        is_placed = any(note.kind in ("place", "command") for note in notes)
+        notes += _apply_rule(playbook, call, result, is_placed)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return list(unique.values())[:MAX_FAILURE_NOTES]
 
@@ -288,61 +275,6 @@ def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
     return [describe_red_test(one, playbook) for one in known[:1]]
 
 
-# ── missing files
-
-
-def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return known files like the missing one, its other location, or files next to it."""
-    lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
-    if not lines:
-        return []
-    forms = read_forms(call, root)
-    named = [path for form in forms for path in (*form.files, *_list_patterns(form))]
-    if (path := read_path(call, root)) is not None:
-        named.append(path)
-    known = frozenset(playbook.paths)
-    found: list[RecalledNote] = []
-    for path in dict.fromkeys(named):
-        if not any(path in line for line in lines):
-            continue
-        if path in known or _is_looked_for_below(path, result):
-            text = f"`{path}` is below the folder of the project: run it there (`cd {root}`)."
-            found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
-            continue
-        similar = [*_find_similar_paths(path, playbook.paths), *_find_neighbors(path, playbook)]
-        if similar:
-            similar = list(dict.fromkeys(similar))[:MAX_SIMILAR_PATHS]
-            names = ", ".join(f"`{one}`" for one in similar)
-            text = f"`{path}` does not exist; earlier sessions used {names}."
-            note_id = make_note_id("place", *similar)
-            found.append(RecalledNote(note_id, "place", text, path=similar[0]))
-    return found
-
-
-def _is_looked_for_below(path: str, result: str) -> bool:
-    """Return whether git looked for a path of the project below a folder, in which the shell is."""
-    folder = path.rpartition("/")[0]
-    opened = (one.rstrip("/") for one in _UNOPENED_FOLDER.findall(result[-4_000:]))
-    return bool(folder) and any(one.endswith(f"/{folder}") for one in opened)
-
-
-def _suggest_folder(
-    playbook: Playbook, root: str, call: ToolCall, result: str
-) -> list[RecalledNote]:
-    """Return where a command works that did not find its project in the folder of the shell."""
-    command = read_command(call)
-    if not (root and command and _WRONG_FOLDER.search(result[-4_000:])):
-        return []
-    if "cd /" in command or "cd ~" in command:
-        return []  # it went there on purpose
-    keys = {form.key for form in read_forms(call, root)}
-    known = [form for item in playbook.commands if item.name in keys for form in item.forms]
-    best = max(known, key=lambda form: form.sessions, default=None)
-    folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root
-    text = f"The shell was in another folder: `cd {folder}` first."
-    return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
-
-
 def _suggest_program(playbook: Playbook, result: str) -> list[RecalledNote]:
     """Return how sessions here ran a program that was not found."""
     missing = find_missing_program(result)
@@ -376,8 +308,13 @@ def _suggest_without_wrapper(
     return [describe_form(form) for form in ways[:1]]
 
 
-def _apply_rule(playbook: Playbook, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return what helps with such a failure in every project; nothing where nothing was learned."""
+def _apply_rule(
+    playbook: Playbook, call: ToolCall, result: str, is_placed: bool
+) -> list[RecalledNote]:
+    """Return what helps with such a failure in every project; nothing where nothing was learned.
+
+    `is_placed` says that earlier sessions know the place which some rules are about.
+    """
     command = read_command(call)
     if not playbook.sessions or not command:
         return []
@@ -385,14 +322,16 @@ def _apply_rule(playbook: Playbook, call: ToolCall, result: str) -> list[Recalle
     if found is None:
         return []
     name, advice = found
+    if is_placed and name in PLACE_RULES:
+        return []
     if name == GH_REPOSITORY and (known := _find_repository(playbook)):
-        text = f"Earlier sessions worked with `--repo {known}`."
+        text = f"This project is `{known}` on GitHub."
         return [RecalledNote(make_note_id("rule", name, known), "pitfall", text)]
     return [RecalledNote(make_note_id("rule", name), "pitfall", advice)]
 
 
 def _find_repository(playbook: Playbook) -> str:
-    """Return the repository on GitHub that most sessions named successfully; empty if none did."""
+    """Return the repository on GitHub that most sessions named successfully, or that the project is."""
     sessions: dict[str, int] = {}
     for form in (form for item in playbook.commands for form in item.forms):
         words = form.text.replace("=", " ").split()
@@ -400,36 +339,7 @@ def _find_repository(playbook: Playbook) -> str:
         for name in named if form.worked and words[0] == "gh" else ():
             if name.count("/") == 1:
                 sessions[name] = sessions.get(name, 0) + form.sessions
-    return max(sessions, key=lambda name: (sessions[name], name), default="")
-
-
-def _list_patterns(form: CommandForm) -> list[str]:
-    """Return the patterns of files that a command names."""
-    folder = f"{form.folder}/" if form.folder else ""
-    words = (word.removeprefix("./") for word in form.text.split()[1:])
-    return [folder + one for one in words if "*" in one and "/" in one and one[0] not in "-/<"]
-
-
-def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
-    """Return files with the same name elsewhere, or else with a similar name in the same folder."""
-    folder, _, name = path.rpartition("/")
-    same = [one for one in known if one.rpartition("/")[2] == name]
-    if same:
-        return same[:2]
-    beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
-    if "*" in name:
-        return [beside[one] for one in beside if fnmatchcase(one, f"*{name}")][:MAX_SIMILAR_PATHS]
-    return [beside[one] for one in get_close_matches(name, beside, n=1, cutoff=0.7)]
-
-
-def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
-    """Return the files of the same folder that most sessions used: the one looked for may be there."""
-    folder, sign, _ = path.rpartition("/")
-    sessions: dict[str, int] = {}
-    for one in (*playbook.files, *playbook.command_files) if sign else ():
-        if one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1]):
-            sessions[one.name] = max(len(one.sessions), sessions.get(one.name, 0))
-    return sorted(sessions, key=lambda name: (-sessions[name], name))[:MAX_SIMILAR_PATHS]
+    return max(sessions, key=lambda name: (sessions[name], name), default=playbook.repository)
 
 
 def render_failure(notes: Sequence[RecalledNote]) -> Recall:

@@ -15,6 +15,7 @@ from rekindle.shell.command_reader import split_commands
 
 MAX_RESULT_CHARS = 4_000
 GH_REPOSITORY = "gh-repository"  # the rule whose advice the project may know better
+PLACE_RULES = ("pathspec", "go-module-folders", "program-folder")  # told where no place is known
 
 
 class Remedy(NamedTuple):
@@ -95,6 +96,25 @@ REMEDIES: tuple[Remedy, ...] = (
         r"cannot find main module, but found \.git",
         "The module is in a folder below: `git ls-files '*go.mod'` names it; run `go` in there.",
     ),
+    _create_rule(
+        "go-module-folders",
+        "go golangci-lint staticcheck govulncheck",
+        r"directory prefix \S{1,200} does not contain main module|\"\./\.\.\.\" matched no packages",
+        "The modules are in folders below: `git ls-files '*go.mod'` names them; run it in the one that"
+        " is meant.",
+    ),
+    _create_rule(
+        "go-run-test-file",
+        "go",
+        r"go: cannot run \*_test\.go files",
+        "`go run` takes no file whose name ends with `_test.go`: give it another name.",
+    ),
+    _create_rule(
+        "go-build-output",
+        "go",
+        r"go: build output \"[^\"\n]{1,200}\" already exists and is a directory",
+        "The binary would be named like a folder: `-o <file>` names it, `-o /dev/null` only compiles.",
+    ),
     # ── git and gh
     _create_rule(
         "branch-in-worktree",
@@ -151,11 +171,73 @@ REMEDIES: tuple[Remedy, ...] = (
         "The branch has none: `gh pr list --state all` shows their numbers.",
     ),
     _create_rule(
+        "local-changes",
+        "git gh",
+        r"local changes to the following files would be overwritten"
+        r"|cannot (?:pull with rebase|rebase): You have (?:unstaged|uncommitted) changes",
+        "Changes are in the way: `git stash` puts them away, `git stash pop` brings them back.",
+    ),
+    _create_rule(
+        "protected-branch",
+        "git",
+        r"GH006: Protected branch|protected branch hook declined",
+        "The branch is protected: `git push -u origin HEAD:<branch>` pushes another for `gh pr create`.",
+    ),
+    _create_rule(
+        "ssh-key",
+        "git",
+        r"Permission denied \(publickey\)",
+        "There is no key for SSH here: `https://github.com/<owner>/<repository>.git` in place of"
+        " `origin` goes over HTTPS; `gh auth setup-git` lends git the login of `gh`.",
+    ),
+    _create_rule(
+        "pathspec",
+        "git",
+        r"pathspec '[^'\n]{1,300}' did not match any file",
+        "git knows no such file below this folder: `git ls-files ':/*<name>'` shows where it is.",
+        r"\bgit (?:-C \S{1,200} )?(?:add|rm|mv|commit|stash)\b",
+    ),
+    _create_rule(
+        "auto-merge",
+        "gh",
+        r"Auto merge is not allowed",
+        "Auto-merge is off here: `gh pr checks <number> --watch` waits, then merge without `--auto`.",
+    ),
+    _create_rule(
+        "pending-checks",
+        "gh",
+        r"\bpending\b",
+        "`gh pr checks` fails while checks are pending: `--watch` waits for them.",
+        r"\bpr checks\b(?!.{0,200}--watch(?!=false))",
+    ),
+    _create_rule(
         "jq-not-equal",
         "jq gh",
         r"(?:unexpected INVALID_CHARACTER|unexpected token \"\\\\\")",
         "The shell tool changes `!`: write `(a == b | not)` instead of `a != b`.",
         "!=",
+    ),
+    _create_rule(
+        "jq-missing-field",
+        "",
+        r"jq: error[^\n]{0,80}: (?:Cannot iterate over null|Cannot index (?:number|string|array) with)"
+        r"|cannot have their containment checked",
+        'A field is missing or of another type: `.a[]?` and `(.a // "")` go on without it.',
+    ),
+    _create_rule(
+        "jq-types",
+        "",
+        r"jq: error[^\n]{0,300} cannot be added",
+        'Values of different types are joined as text: `(.a | tostring)`, or `"\\(.a) \\(.b)"`.',
+    ),
+    _create_rule(
+        "no-json",
+        "jq python python3 node",
+        r"jq: (?:parse )?error[^\n]{0,40}: Invalid (?:numeric )?literal|json\.decoder\.JSONDecodeError"
+        r"|SyntaxError: Unexpected token [^\n]{0,80}JSON",
+        "What came through the pipe is no JSON: look at it with `| head -c 300` in place of the reader."
+        " `2>&1` mixes errors into it; a file (`-o <file>`, where there is such an option) does not.",
+        r"[^|]\|[^|]",
     ),
     # ── shell
     _create_rule(
@@ -165,6 +247,52 @@ REMEDIES: tuple[Remedy, ...] = (
         r"no such file or directory",
         "The folder of the output may not exist: `mkdir -p <folder>` first.",
         r">\s?(?!&|/dev/)[^\s>&]",
+    ),
+    _create_rule(
+        "backticks",
+        "rg grep egrep git gh",
+        r"unexpected EOF while looking for matching|unmatched [`\"]|command not found",
+        "In double quotes the shell runs what is in backticks: put the text in single quotes.",
+        r"\"[^\"]{0,500}`",
+    ),
+    _create_rule(
+        "parentheses",
+        "",
+        r"syntax error near unexpected token `\('|\b(?:unknown file attribute|bad pattern): ",
+        "The shell takes `(` and `)` for its own: put such a path in quotes.",
+        r"[\w\]]?/\(\w|\w\)/",
+    ),
+    _create_rule(
+        "zsh-variable",
+        "",
+        r"read-only variable: \w",
+        "zsh keeps this name for itself: take another one, such as `rc`.",
+    ),
+    _create_rule(
+        "windows-path",
+        "",
+        r"\b[A-Z]:/Program Files/Git/(?!usr/|bin/|mingw|cmd/)",
+        "Git Bash turned a path into one of Windows: `MSYS_NO_PATHCONV=1` in front leaves it alone.",
+    ),
+    _create_rule(
+        "settings-in-sandbox",
+        "",
+        rf"(?:EPERM|EACCES|{_DENIED})[^\n]{{0,200}}/(?:Library/(?:Preferences|Caches)|\.config|\.npm)/",
+        "It may not write its settings here: `env HOME=/tmp/home` in front gives it a folder for them.",
+    ),
+    _create_rule(
+        "sql-not-equal",
+        "psql sqlite3 mysql ssh",
+        r"syntax error at or near \"\\\"|near \"\\\": syntax error|unrecognized token: \"\\\"",
+        "The shell tool changes `!`: `<>` is the same in SQL.",
+        "!=",
+    ),
+    _create_rule(
+        "psql-peer",
+        "",
+        r"Peer authentication failed for user",
+        "Only that user of the system may connect so: `sudo -u <user> psql`, or `-h localhost` with a"
+        " password.",
     ),
     _create_rule(
         "quotes",
@@ -248,6 +376,13 @@ REMEDIES: tuple[Remedy, ...] = (
         "`-k <name>` finds a test by its name, whatever class it is in.",
     ),
     _create_rule(
+        "markdownlint",
+        "",
+        r"\bMD0\d\d/[a-z]",
+        "`--fix` mends most of what it reports.",
+        r"^(?!.*--fix).*markdownlint",
+    ),
+    _create_rule(
         "node-module",
         "node",
         r"cannot use import statement outside a module|await is only valid in async",
@@ -273,6 +408,15 @@ _SUBSTITUTES: dict[str, str] = {
     "gsed": "`sed`",
     **dict.fromkeys(split_words("tsc eslint prettier vitest jest tsx ts-node"), "`npx` in front"),
 }
+# Where programs are that a shell without its settings does not find.
+_FOLDERS: dict[str, str] = {
+    "go": "/usr/local/go/bin:$HOME/go/bin",
+    "brew": "/opt/homebrew/bin:/usr/local/bin",
+    **dict.fromkeys(("cargo", "rustc", "rustup"), "$HOME/.cargo/bin"),
+    **dict.fromkeys(("bun", "bunx"), "$HOME/.bun/bin"),
+    **dict.fromkeys(("uv", "uvx", "poetry", "pipx"), "$HOME/.local/bin"),
+    "deno": "$HOME/.deno/bin",
+}
 _NOT_FOUND = re.compile(
     r"(?:command not found: ([\w.+-]{1,40})|\b([\w.+-]{1,40}): (?:command )?not found\b(?!:))"
 )
@@ -289,6 +433,11 @@ def find_remedy(command: str, result: str) -> tuple[str, str] | None:
     missing = find_missing_program(result)
     if missing in _SUBSTITUTES and missing in command:
         return "missing-program", f"`{missing}` is not installed: {_SUBSTITUTES[missing]}."
+    if missing in _FOLDERS and missing in command:
+        advice = (
+            f"The shell does not find `{missing}`: `export PATH=$PATH:{_FOLDERS[missing]}` first."
+        )
+        return "program-folder", advice
     end = result[-MAX_RESULT_CHARS:]
     programs = {one.program for one in split_commands(command)}
     for rule in REMEDIES:

@@ -261,6 +261,43 @@ def test_a_known_file_that_is_not_found_was_looked_for_in_the_wrong_folder() -> 
     assert f"`cd {ROOT}`" in told
 
 
+def test_a_file_that_a_script_looks_for_in_the_wrong_folder_is_told() -> None:
+    playbook = build([read("conf/app.yml")])
+    call = bash("python3 -c \"open('conf/app.yml')\"").call
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: 'conf/app.yml'"
+    assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, call, missing).text
+    below = missing.replace("conf/app.yml", f"{ROOT}/src/conf/app.yml")
+    assert "sessions used `conf/app.yml`" in recall_failure(playbook, ROOT, call, below).text
+    assert not recall_failure(playbook, ROOT, call, missing.replace("app", "other")).notes
+
+
+def test_a_known_file_that_is_gone_is_not_looked_for_elsewhere() -> None:
+    playbook = build([read("src/old.go"), read("src/new.go")])
+    call = ToolCall("1", "Read", {"file_path": f"{ROOT}/src/old.go"})
+    told = recall_failure(playbook, ROOT, call, "File does not exist: src/old.go").text
+    assert "`src/old.go` does not exist; earlier sessions used `src/new.go`" in told
+    line = bash(f"cat {ROOT}/src/old.go").call
+    gone = f"cat: {ROOT}/src/old.go: No such file or directory"
+    assert "cd " not in recall_failure(playbook, ROOT, line, gone).text
+
+
+def test_a_folder_on_windows_is_told_as_every_shell_takes_it() -> None:
+    root = r"D:\code\shop"
+    lines = ("cd /d/code/shop/src && go test ./...", r"cd D:\code\shop\src; go test ./...")
+    calls = [[bash(line)] for line in (*lines, "cd /mnt/d/code/shop/src && go test ./...")]
+    observed = [
+        observe_session(f"s{number}", number * DAY, root, "fix it", one)
+        for number, one in enumerate(calls)
+    ]
+    assert {use.folder for one in observed for use in one.commands} == {"src"}
+    outside = "pattern ./...: directory prefix . does not contain main module"
+    playbook = build_playbook(observed)
+    told = recall_failure(playbook, root, bash("go test ./...").call, outside).text
+    assert "`cd D:/code/shop/src` first" in told
+    on_purpose = bash("cd D:/code/shop && go test ./...").call
+    assert "first" not in recall_failure(playbook, root, on_purpose, outside).text
+
+
 def test_a_new_file_that_git_looks_for_below_the_folder_of_the_shell_is_above_it() -> None:
     playbook = build([read("cmd/tool/main.go")])
     result = (
@@ -284,9 +321,12 @@ def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
     unknown = "GraphQL: Could not resolve to a Repository with the name 'a/shop'. (repository)"
     call = bash("gh pr view 7 --repo a/shop").call
     playbook = build(*([[bash("gh pr view 5 --repo ada/shop --json title")]] * 2))
-    assert "`--repo ada/shop`" in recall_failure(playbook, ROOT, call, unknown).text
-    other = build(*([[bash("make test")]] * 2))
+    assert "`ada/shop`" in recall_failure(playbook, ROOT, call, unknown).text
+    sessions = [observe(number, "fix it", bash("make test")) for number in range(2)]
+    other = build_playbook(sessions)
     assert "`gh repo view" in recall_failure(other, ROOT, call, unknown).text
+    cloned = build_playbook(sessions, project="github.com/grace/shop")
+    assert "`grace/shop`" in recall_failure(cloned, ROOT, call, unknown).text
 
 
 def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:

@@ -1,0 +1,149 @@
+"""Say where a missing file is, and in which folder a command finds its project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from rekindle.knowledge.notes.calls import read_command, read_forms, read_path
+from rekindle.knowledge.notes.command_forms import (
+    CommandForm,
+    is_absolute_path,
+    relativize_path,
+    write_path,
+)
+from rekindle.knowledge.notes.harmless import is_file_name
+from rekindle.knowledge.notes.note import RecalledNote, make_note_id
+from rekindle.knowledge.notes.playbook import Playbook
+from rekindle.types import ToolCall
+
+MAX_SIMILAR_PATHS = 3  # to one that does not exist
+_MISSING_FILE = re.compile(
+    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
+    r"|did not match any|unknown revision or path"
+)
+# The command looked for its project in the folder that the shell was in.
+_WRONG_FOLDER = re.compile(
+    r"(?i)go\.mod file not found|cannot find main module|does not contain main module"
+    r"|not a git repository|no makefile found|could not (?:read package\.json|find `?Cargo\.toml)"
+    r"|no package\.json|no such file or directory, open '[^'\n]{0,300}package\.json"
+    r"|no justfile found|no taskfile found|\bcd:[^\n]{0,300}no such file or directory"
+    r"|main module \([^)\n]{1,200}\) does not contain package"
+    r"|directory prefix \S{1,200} does not contain main module|\"\./\.\.\.\" matched no packages"
+    r"|no pubspec\.yaml (?:file )?found"
+    r"|expected to find project root|could not find a? ?pyproject\.toml|no `?pyproject\.toml`? found"
+    r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
+    r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
+)
+_CHANGED_FOLDER = re.compile(r"\bcd ['\"]?([^\s'\";&|]+)")
+_QUOTED_PATH = re.compile(r"['\"]([\w.:/\\-]{3,300})['\"]")
+_UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
+
+
+def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
+    """Return where a missing file is, files like it, or files next to it."""
+    lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
+    if not lines:
+        return []
+    named = [path for path in _list_paths(call, root) if any(path in line for line in lines)]
+    reported = [path for path in _list_reported_paths(lines, root) if path not in named]
+    found: list[RecalledNote] = []
+    for path in dict.fromkeys([*named, *reported]):
+        if _is_here(path, playbook, root, call, result):
+            folder = write_path(root)
+            text = f"`{path}` is below the folder of the project: run it there (`cd {folder}`)."
+            found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
+            continue
+        similar = _find_similar_paths(path, playbook.paths)
+        if path in named:
+            similar += _find_neighbors(path, playbook)
+        similar = [one for one in dict.fromkeys(similar) if one != path][:MAX_SIMILAR_PATHS]
+        if similar:
+            names = ", ".join(f"`{one}`" for one in similar)
+            text = f"`{path}` does not exist; earlier sessions used {names}."
+            note_id = make_note_id("place", *similar)
+            found.append(RecalledNote(note_id, "place", text, path=similar[0]))
+    return found
+
+
+def _list_paths(call: ToolCall, root: str) -> list[str]:
+    """Return the paths below the project that a call names."""
+    forms = read_forms(call, root)
+    path = read_path(call, root)
+    named = (one for form in forms for one in (*form.files, *_list_patterns(form)))
+    return [*named, *([path] if path else [])]
+
+
+def _list_reported_paths(lines: Sequence[str], root: str) -> Iterator[str]:
+    """Yield the paths that a script reports as missing, below the project."""
+    for line in lines:
+        for written in _QUOTED_PATH.findall(line[:1_000]):
+            path = relativize_path(written.replace("\\\\", "/"), root)
+            if path and is_file_name(path.rpartition("/")[2]):
+                yield path
+
+
+def _is_here(path: str, playbook: Playbook, root: str, call: ToolCall, result: str) -> bool:
+    """Return whether a path is below the project, but not below the folder that the shell is in."""
+    command = read_command(call)
+    if not command or any(is_absolute_path(one) for one in _CHANGED_FOLDER.findall(command)):
+        return False  # tools for files, and commands that went there, looked in the right place
+    if f"{write_path(root)}/{path}" in command.replace("\\", "/"):
+        return False
+    return path in playbook.paths or _is_looked_for_below(path, result)
+
+
+def _is_looked_for_below(path: str, result: str) -> bool:
+    """Return whether git looked for a path of the project below a folder, in which the shell is."""
+    folder = path.rpartition("/")[0]
+    opened = (one.rstrip("/") for one in _UNOPENED_FOLDER.findall(result[-4_000:]))
+    return bool(folder) and any(one.endswith(f"/{folder}") for one in opened)
+
+
+def suggest_folder(
+    playbook: Playbook, root: str, call: ToolCall, result: str
+) -> list[RecalledNote]:
+    """Return where a command works that did not find its project in the folder of the shell."""
+    command = read_command(call)
+    if not (root and command and _WRONG_FOLDER.search(result[-4_000:])):
+        return []
+    if any(is_absolute_path(folder) for folder in _CHANGED_FOLDER.findall(command)):
+        return []  # it went there on purpose
+    keys = {form.key for form in read_forms(call, root)}
+    known = [form for item in playbook.commands if item.name in keys for form in item.forms]
+    best = max(known, key=lambda form: form.sessions, default=None)
+    folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root
+    folder = write_path(folder)
+    text = f"The shell was in another folder: `cd {folder}` first."
+    return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
+
+
+def _list_patterns(form: CommandForm) -> list[str]:
+    """Return the patterns of files that a command names."""
+    folder = f"{form.folder}/" if form.folder else ""
+    words = (word.removeprefix("./") for word in form.text.split()[1:])
+    return [folder + one for one in words if "*" in one and "/" in one and one[0] not in "-/<"]
+
+
+def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
+    """Return files with the same name elsewhere, or else with a similar name in the same folder."""
+    folder, _, name = path.rpartition("/")
+    same = [one for one in known if one.rpartition("/")[2] == name]
+    if same:
+        return same[:2]
+    beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
+    if "*" in name:
+        return [beside[one] for one in beside if fnmatchcase(one, f"*{name}")][:MAX_SIMILAR_PATHS]
+    return [beside[one] for one in get_close_matches(name, beside, n=1, cutoff=0.7)]
+
+
+def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
+    """Return the files of the same folder that most sessions used: the one looked for may be there."""
+    folder, sign, _ = path.rpartition("/")
+    sessions: dict[str, int] = {}
+    for one in (*playbook.files, *playbook.command_files) if sign else ():
+        if one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1]):
+            sessions[one.name] = max(len(one.sessions), sessions.get(one.name, 0))
+    return sorted(sessions, key=lambda name: (-sessions[name], name))[:MAX_SIMILAR_PATHS]
