@@ -45,6 +45,7 @@ _INSTALLED = re.compile(
 # The drive of a path of Windows, as its own shells, Git Bash and WSL write it.
 _DRIVE = re.compile(r"(?:(?:/mnt|/cygdrive)?/([A-Za-z])(?=/|$)|([A-Za-z]):(?=[/\\]|$))")
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
+_COREPACK = [["corepack", manager] for manager in ("npm", "pnpm", "yarn")]
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
 )
@@ -240,7 +241,10 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
     shown: list[str] = []
     index = 0
     while index < len(words) and (
-        is_assignment(words[index]) or words[index] in _WRAPPERS or words[index].isdigit()
+        is_assignment(words[index])
+        or words[index] in _WRAPPERS
+        or words[index].isdigit()
+        or words[index:][:2] in _COREPACK
     ):
         kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []
@@ -283,8 +287,8 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
             if option is None:
                 option = "<option>"
             takes_value = "=" not in word and not (len(key) == 1 and is_flag(word))
-            if word == "-m" and name.startswith("python"):
-                key.append("-m")
+            if _names_script(word, name):
+                key.append(word)
                 depth, takes_value = 1, False
             shown.append(option)
             continue
@@ -308,6 +312,11 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
         shown.append(kept or path or describe_assignment(word) or keep_value(word))
         takes_value = False
     return " ".join(key), shown
+
+
+def _names_script(option: str, name: str) -> bool:
+    """Return whether the word behind an option is what an interpreter runs: a module or a script."""
+    return (option == "-m" and name.startswith("python")) or (option == "--run" and name == "node")
 
 
 def _runs_file(name: str, words: list[str]) -> bool:

@@ -109,7 +109,7 @@ _SUBCOMMANDS = split_words(
     telemetry template test tests tidy tool toolchain top trace tree tsc tunnel type-check typecheck
     typegen types uncordon uninstall unit unlink unlock unpack up update upgrade upload use validate
     vendor venv verify version versions vet view visualize vitest volume wait watch web wheel why
-    work workflow workflows workspace workspaces worktree write x yank
+    work workflow workflows workspace workspaces worktree write x xtask yank
     """
 )
 # What an option with such a name is given belongs to a person, or is their text.
@@ -129,7 +129,7 @@ _GRADLE_TASK = re.compile(
     r":?[a-z]{2,20}(?:-[a-z]{2,20}){0,3}(?::[a-z-]{2,30}){0,3}(?:[A-Z][a-z]{1,16}){0,5}"
 )
 _SCRIPT_WORDS = frozenset(
-    ("run", "run-script", "task", "x", "exec", "-m")
+    ("run", "run-script", "task", "x", "exec", "-m", "--run")
 )  # as is the word behind these
 # What these are given is a folder, as is what an option with such a name is given.
 _FOLDER_OPTIONS = split_words(

@@ -32,6 +32,9 @@ def parse(command: str) -> list[CommandForm]:
         ("mise run lint 2>&1 | tail -20", "mise run lint", "mise run lint"),
         ("gh pr view 17 --json title", "gh pr view", "gh pr view 17 --json <value>"),
         ("python -m pytest -q tests/unit", "python -m pytest", "python -m pytest -q tests/unit"),
+        ("node --run lint:fix -- --quiet", "node --run lint:fix", "node --run lint:fix -- --quiet"),
+        ("corepack pnpm run check", "pnpm run check", "corepack pnpm run check"),
+        ("cargo xtask lint", "cargo xtask", "cargo xtask lint"),
         (
             "python3 scripts/build.py --fast",
             "python3 scripts/build.py",
