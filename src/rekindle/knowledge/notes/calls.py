@@ -21,7 +21,9 @@ _MAX_RESULT_CHARS = 60_000
 _PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
 _PATCHED_FILE = re.compile(r"^\*{3} (?:Add|Update|Delete) File: (\S{1,200})[ \t]*$", re.MULTILINE)
 # They look something up, which checks nothing.
-_ASKING_PROGRAMS = split_words("ssh scp rsync gh glab curl wget psql mysql sqlite3 redis-cli tmux jq")
+_ASKING_PROGRAMS = split_words(
+    "ssh scp rsync gh glab curl wget psql mysql sqlite3 redis-cli tmux jq"
+)
 _NO_RESULT = Message("tool")
 # A failed test as Go, pytest and cargo name it.
 _RED_TEST = re.compile(

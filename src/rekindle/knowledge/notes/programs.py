@@ -39,6 +39,8 @@ _KNOWN_PROGRAMS = split_words(
     svn swc swift swiftformat swiftlint tailwindcss taplo task terraform terragrunt tilt tox trivy
     tsc tsup tsx ts-node turbo twine typedoc typescript uv uvx uvicorn vagrant vercel vale vite
     vitest vue-tsc wasm-pack webpack wrangler xcodebuild yamllint yarn zig zola zsh
+    counterfeiter fieldalignment ginkgo gotestsum govulncheck mockgen modernize nilaway powershell
+    promptfoo pwsh rtk
     """
 )
 
@@ -70,7 +72,7 @@ _OWN_PROGRAM = re.compile(r"[a-z][a-z0-9_-]{1,30}")
 
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
-PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run php")
+PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run php rtk")
 _TASK_RUNNERS = split_words(
     "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
 )
