@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from msgspec import structs
+
+from rekindle.knowledge.examples.records import SessionExample
 from rekindle.knowledge.notes.note import list_notes
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
-from rekindle.knowledge.notes.records import CommandUse, FileUse, Fix, SessionObservation
+from rekindle.knowledge.notes.recall import KIND_ORDER
+from rekindle.knowledge.notes.records import (
+    CommandUse,
+    FileUse,
+    Fix,
+    SessionObservation,
+    hash_word,
+)
+from rekindle.knowledge.skill import SECTION_TITLES
 from rekindle.learning.notes.evidence import NoteEvidence, find_evidence, find_new_notes
+from rekindle.types import NoteKind
+from rekindle.web.home.learned import KINDS_BY_WORTH
+from rekindle.web.projects.note_text import KIND_NAMES
 
 DAY = 86_400.0
 
@@ -46,6 +62,25 @@ def test_a_command_that_only_fails_contradicts_its_note() -> None:
     ]
     found = find(build_playbook(observed), observed, "go test")
     assert found == NoteEvidence(("s2", "s1"), ("s3",))
+
+
+def test_an_example_has_the_sessions_that_were_asked_like_it() -> None:
+    def ask(day: int) -> SessionObservation:
+        parts = (f"Book 3{day} boxes.", f"quay load --boxes 3{day}", f"Booked 3{day} boxes.")
+        example = SessionExample("quay load", "quay load --boxes 3", *parts, digest=day)
+        command = CommandUse("quay load", "quay load --boxes 3", "", 1, 0)
+        named = (hash_word("quay"),)
+        return structs.replace(observe(day, command), examples=(example,), programs=named)
+
+    observed = [ask(1), ask(2), observe(3, CommandUse("quay load", "quay load", "", 0, 1))]
+    playbook = build_playbook(observed)
+    assert find(playbook, observed, "Asked “Book") == NoteEvidence(("s2", "s1"), ("s3",))
+    assert "example" in [one.note.kind for one in find_new_notes(playbook, 0.0)]
+
+
+def test_every_kind_of_note_has_its_places() -> None:
+    for kinds in (SECTION_TITLES, KIND_NAMES, KINDS_BY_WORTH, KIND_ORDER):
+        assert {*kinds} == {*get_args(NoteKind)}
 
 
 def test_a_fix_that_fails_later_is_contradicted() -> None:

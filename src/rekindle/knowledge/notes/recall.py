@@ -64,7 +64,7 @@ MIN_NAMED_PROBABILITY = 0.15  # if the request or its branch names it
 MIN_EXAMPLE_WORDS = 2  # that a request shares with that of an example
 MIN_FITTING_SHARE = 0.35  # of sessions with a similar request, for a command that is seldom used
 _ASKING_WORDS = split_words("who whose where which why how many much tell show give please")
-_KIND_ORDER = ("wish", "command", "example", "workflow", "pitfall", "baseline", "place")
+KIND_ORDER = ("wish", "command", "example", "workflow", "pitfall", "baseline", "place")
 
 
 class _Limits(NamedTuple):
@@ -154,7 +154,7 @@ def choose_start_notes(
     pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
     excluded = decisions.retired | known
     notes = [note for note in [*pinned, *notes] if note.id not in excluded]
-    notes.sort(key=lambda note: (_KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
+    notes.sort(key=lambda note: (KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
     return notes
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rekindle.knowledge.notes.note import (
     RecalledNote,
     describe_command,
+    describe_example,
     describe_file,
     describe_fix,
     describe_red_test,
@@ -91,6 +92,10 @@ def _iter_notes(playbook: Playbook) -> Iterator[_NoteSource]:
     for item in playbook.commands:
         fails = _build_failure_check(key=item.name)
         yield build(describe_command(item, playbook), item.sessions, MIN_SHARED_SESSIONS, fails)
+    for example in playbook.examples:
+        fails = _build_failure_check(key=example.key)
+        note = describe_example(example, playbook)
+        yield build(note, example.sessions, MIN_SHARED_SESSIONS, fails)
     for known_fix in playbook.fixes:
         if known_fix.fix.is_informative:
             fails = _build_failure_check(text=known_fix.fix.fixed_text)

@@ -14,7 +14,7 @@ LEARNED_SECONDS = 7 * 86_400
 MAX_PROJECTS = 20  # latest ones whose notes are read
 MAX_DECISIONS = 50
 MAX_PER_PROJECT = 4  # so that one project does not hide the others
-_WORTH = ("wish", "pitfall", "workflow", "baseline", "command", "place")
+KINDS_BY_WORTH = ("wish", "pitfall", "workflow", "baseline", "command", "example", "place")
 
 
 class LearnedNote(NamedTuple):
@@ -50,7 +50,9 @@ def find_learned_notes(
         ]
         total += len(new)
         # What was asked for and what failed says more than another file that was used.
-        new.sort(key=lambda one: (_WORTH.index(one.note.kind), -one.note.sessions, -one.time))
+        new.sort(
+            key=lambda one: (KINDS_BY_WORTH.index(one.note.kind), -one.note.sessions, -one.time)
+        )
         found += new[:MAX_PER_PROJECT]
     decided = _find_decided(store, since)
     total += len(decided)

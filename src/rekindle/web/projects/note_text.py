@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 KIND_NAMES = {
     "wish": "asked for",
     "command": "command",
+    "example": "example",
     "workflow": "routine",
     "pitfall": "pitfall",
     "baseline": "red test",
