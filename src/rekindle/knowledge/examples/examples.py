@@ -7,11 +7,12 @@ made up. What small models copy is how the values of a request are written in th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle.knowledge.notes.calls import ObservedCall, read_command
 from rekindle.knowledge.notes.command_forms import CommandForm
-from rekindle.knowledge.notes.programs import get_program, is_own_program, is_worth_telling
+from rekindle.knowledge.notes.harmless import is_own_command
+from rekindle.knowledge.notes.programs import is_worth_telling
 from rekindle.knowledge.notes.records import hash_word, list_constants
 from rekindle.knowledge.wishes.wishes import UserTurn, is_credential_word
 
@@ -42,7 +43,7 @@ def find_examples(
         if len(numbers) != 1 or turn not in asked or turn not in answers:
             continue
         call, forms = calls[numbers[0]], lines[numbers[0]]
-        if call.failed is False and len(forms) == 1 and is_own_program(get_program(forms[0].key)):
+        if call.failed is False and len(forms) == 1 and is_own_command(forms[0].text):
             example = _build_example(asked[turn], forms[0], call, answers[turn])
             found += [example] if example else []
     return tuple(found[:MAX_EXAMPLES])
@@ -61,14 +62,15 @@ def _build_example(
         or not len(answer) <= MAX_ANSWER_CHARS
         or not len(command) <= MAX_COMMAND_CHARS
         or "\n" in command + answer
-        or form.folder
         or not is_worth_telling(form.text)
         or any(map(is_credential_word, list_runs(asked)))
     ):
         return None
     digest = hash_word(asked)
     asked, command, answer = _replace_texts(asked, command, answer)
-    values = ValueMaker(asked, [*list_constants(form.text), *_iter_words(MADE_UP_TEXTS)])
+    place = f"cd {form.folder}" if form.folder else ""
+    kept = list_constants(f"{place} {form.text} {' '.join(MADE_UP_TEXTS)}")
+    values = ValueMaker(asked, kept)
     runs = [run for run in list_runs(command) if not values.is_kept(run)]
     if not runs or not all(map(values.add_value, runs)):
         return None  # the request does not say what the command was given
@@ -96,8 +98,3 @@ def _replace_texts(asked: str, command: str, answer: str) -> tuple[str, str, str
         asked = asked[:at] + made + asked[at + len(text) :]
         command, answer = command.replace(text, made), answer.replace(text, made)
     return asked, command, answer
-
-
-def _iter_words(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from text.split()

@@ -99,7 +99,9 @@ class ValueMaker:
         said = {get_stem(run) for run in (*self._runs, *self._kept)}
 
         def is_kept(run: str) -> bool:
-            return run.casefold() in _PLAIN_WORDS or get_stem(run) in said
+            if run.casefold() in _PLAIN_WORDS:
+                return True
+            return get_stem(run) in said and is_common_word(run)
 
         return self._rewrite(answer, is_kept, frozenset(run.casefold() for run in result))
 

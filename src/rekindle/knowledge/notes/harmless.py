@@ -14,7 +14,7 @@ from functools import lru_cache
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import is_common_word
 
-from .programs import PROGRAM_RUNNERS, is_known_program, is_own_program
+from .programs import INTERPRETERS, PROGRAM_RUNNERS, is_known_program, is_own_program
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
@@ -320,6 +320,13 @@ def keep_path(path: str) -> str | None:
     if not parts or any(_SEGMENT.fullmatch(part) is None or _is_random(part) for part in parts):
         return None
     return path
+
+
+def is_own_command(form: str) -> bool:
+    """Return whether only this project has what a command runs: its own program, or a script of it."""
+    words = [word for word in form.split() if _ASSIGNMENT.match(word) is None]
+    name = words[0].rsplit("/", 1)[-1] if words else ""
+    return is_own_program(name) or (name in INTERPRETERS and is_file_name("".join(words[1:2])))
 
 
 def is_file_name(name: str) -> bool:

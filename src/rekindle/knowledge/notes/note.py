@@ -14,9 +14,8 @@ from rekindle.errors import InvalidInput
 from rekindle.knowledge.examples.records import Example
 from rekindle.knowledge.wishes.records import Wish
 
-from .harmless import is_file_name
+from .harmless import is_own_command
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
-from .programs import INTERPRETERS, is_own_program
 from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
 MAX_VARIANTS = 10
@@ -24,8 +23,6 @@ MAX_FILE_VARIANTS = 2
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 
 MAX_MADE_UP_VALUES = 4  # in one command
-_VARIABLE = re.compile(r"[A-Za-z_]\w*=")  # that is set for a command
-
 MAX_NOTE_CHARS = 400  # of a note in somebody's own words
 CODE = re.compile(r"`[^`]*`")
 _BRACKETS = re.compile(r" \(([^()`]*+)\)")
@@ -172,11 +169,7 @@ def describe_slots(command: str, folder: str | None) -> str:
 
     Small models write a slot as it stands, or leave it out; a value they replace.
     """
-    words = [word for word in command.split() if not _VARIABLE.match(word)]
-    name = words[0].rsplit("/", 1)[-1] if words else ""
-    runs_file = name in INTERPRETERS and is_file_name("".join(words[1:2]))
-    is_own = runs_file or is_own_program(name)
-    if not is_own or not 0 < count_form_slots(command) <= MAX_MADE_UP_VALUES:
+    if not is_own_command(command) or not 0 < count_form_slots(command) <= MAX_MADE_UP_VALUES:
         return ""
     if "<path>" in command or "<option>" in command:
         return ""
