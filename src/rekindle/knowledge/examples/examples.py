@@ -6,6 +6,7 @@ made up. What small models copy is how the values of a request are written in th
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -61,7 +62,7 @@ def _build_example(
         or len(list_runs(asked)) < MIN_ASKED_WORDS
         or not len(answer) <= MAX_ANSWER_CHARS
         or not len(command) <= MAX_COMMAND_CHARS
-        or "\n" in command + answer
+        or not (asked + command + answer).isprintable()
         or not is_worth_telling(form.text)
         or any(map(is_credential_word, list_runs(asked)))
     ):
@@ -92,9 +93,8 @@ def _replace_texts(asked: str, command: str, answer: str) -> tuple[str, str, str
         words = shlex.split(command)
     except ValueError:
         return asked, command, answer
-    texts = (word for word in words if " " in word and word.casefold() in asked.casefold())
+    patterns = (re.compile(re.escape(word), re.IGNORECASE) for word in words if " " in word)
+    texts = (pattern for pattern in patterns if pattern.search(asked))
     for text, made in zip(texts, MADE_UP_TEXTS, strict=False):
-        at = asked.casefold().index(text.casefold())
-        asked = asked[:at] + made + asked[at + len(text) :]
-        command, answer = command.replace(text, made), answer.replace(text, made)
+        asked, command, answer = (text.sub(made, one) for one in (asked, command, answer))
     return asked, command, answer

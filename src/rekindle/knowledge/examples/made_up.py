@@ -38,7 +38,8 @@ MADE_UP_VALUES = frozenset(
     for word in (*text.split(), *text.title().split())
 )
 _FACTORS = (*(10**power for power in range(1, 7)), 60, 3_600)
-_RUN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+(?:['’][a-z]{1,2}(?![a-z]))?")
+# Digits of other alphabets are parts of words: what is no number is never calculated with.
+_RUN = re.compile(r"[0-9]+(?:\.[0-9]+)?|(?:(?![0-9_])\w)+(?:['’][a-z]{1,2}(?![a-z]))?")
 _SPACES = re.compile(r" {2,}")
 _SPACE_BEFORE_SIGN = re.compile(r" (?=[.,;:?!])")
 MAX_UNKNOWN_SHARE = 0.2  # of the words of a text, which are left out
@@ -55,7 +56,7 @@ class ValueMaker:
         self._words = iter(MADE_UP_WORDS)
         self._digits = iter(_MADE_UP_DIGITS)
         self._runs = list_runs(asked)
-        numbers = {run for run in self._runs if run[0].isdigit()}  # which are of the request
+        numbers = {run for run in self._runs if _is_number(run)}  # which are of the request
         self._kept = {word.casefold() for word in kept} - numbers
         self._sources = {run.casefold() for run in self._runs}
         pairs = [*pairwise(self._runs)]
@@ -63,7 +64,7 @@ class ValueMaker:
         self._days = {
             run
             for run, other in beside
-            if run.isdigit() and len(run) < 3 and other.casefold() in _MONTH_NUMBERS
+            if _is_integer(run) and len(run) < 3 and other.casefold() in _MONTH_NUMBERS
         }
 
     def is_kept(self, run: str) -> bool:
@@ -120,9 +121,9 @@ class ValueMaker:
             words += 1
             if run.casefold() in self._made:
                 return self._write(run)
-            if self.is_kept(run) or (run[0].isalpha() and is_allowed(run)):
+            if self.is_kept(run) or (not _is_number(run) and is_allowed(run)):
                 return run
-            if run[0].isdigit() or (run.casefold() in values and not is_common_word(run)):
+            if _is_number(run) or (run.casefold() in values and not is_common_word(run)):
                 return self._write(run) if self._make(run) else ""
             unknown += 1
             return ""
@@ -141,7 +142,7 @@ class ValueMaker:
             made = _MADE_UP_YEAR
         elif run in self._days:
             made = _MADE_UP_DAYS[len(run) - 1]
-        elif run[0].isdigit():
+        elif _is_number(run):
             digits = next(self._digits, None)
             made = _write_number(run, digits) if digits else None
         else:
@@ -157,12 +158,20 @@ class ValueMaker:
             made = made[: len(run)]  # May is as short as the others in capitals
         if run.isupper() and len(run) > 1:
             return made.upper()
-        return made.capitalize() if run.istitle() else made if run[0].isdigit() else made.lower()
+        return made.capitalize() if run.istitle() else made if _is_number(run) else made.lower()
 
 
 def list_runs(text: str) -> list[str]:
     """Return the words and numbers of a text."""
     return _RUN.findall(text)
+
+
+def _is_number(run: str) -> bool:
+    return run[0] in "0123456789"
+
+
+def _is_integer(run: str) -> bool:
+    return run.isascii() and run.isdigit()
 
 
 def _write_number(like: str, digits: str) -> str:
@@ -177,14 +186,14 @@ def _find_relation(source: str, run: str) -> Callable[[str], str] | None:
     if month is not None:
         if len(run) == 3 and source.casefold().startswith(run.casefold()):
             return lambda made: made[:3]
-        if run.isdigit() and int(run) == month:
+        if _is_integer(run) and int(run) == month:
             return lambda made: str(_MONTH_NUMBERS[made.casefold()]).zfill(len(run))
         return None
-    if not (source[0].isdigit() and run.isdigit()):
+    if not (_is_number(source) and _is_integer(run)):
         return None
     if _YEAR.fullmatch(source) and run == source[2:]:
         return lambda made: made[2:]
-    if len(run) > len(source) and source.isdigit() and run == source.zfill(len(run)):
+    if len(run) > len(source) and _is_integer(source) and run == source.zfill(len(run)):
         return lambda made: made.zfill(len(run))
     for factor in _FACTORS:
         if Decimal(source) and Decimal(source) * factor == Decimal(run):

@@ -199,7 +199,7 @@ def is_absolute_path(path: str) -> bool:
     return path[:1] in ("/", "~") or _DRIVE.match(path) is not None
 
 
-def write_path(path: str) -> str:
+def format_path(path: str) -> str:
     """Return an absolute path as every shell of its system takes it."""
     return path.replace("\\", "/") if path[1:2] == ":" else path
 

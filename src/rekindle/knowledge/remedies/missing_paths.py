@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from rekindle.knowledge.notes.calls import read_command, read_forms, read_path
 from rekindle.knowledge.notes.command_forms import (
     CommandForm,
+    format_path,
     is_absolute_path,
     relativize_path,
-    write_path,
 )
 from rekindle.knowledge.notes.harmless import is_file_name
 from rekindle.knowledge.notes.note import RecalledNote, make_note_id
@@ -52,7 +52,7 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
     found: list[RecalledNote] = []
     for path in dict.fromkeys([*named, *reported]):
         if _is_here(path, playbook, root, call, result):
-            folder = write_path(root)
+            folder = format_path(root)
             text = f"`{path}` is below the folder of the project: run it there (`cd {folder}`)."
             found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
             continue
@@ -90,7 +90,7 @@ def _is_here(path: str, playbook: Playbook, root: str, call: ToolCall, result: s
     command = read_command(call)
     if not command or any(is_absolute_path(one) for one in _CHANGED_FOLDER.findall(command)):
         return False  # tools for files, and commands that went there, looked in the right place
-    if f"{write_path(root)}/{path}" in command.replace("\\", "/"):
+    if f"{format_path(root)}/{path}" in command.replace("\\", "/"):
         return False
     return path in playbook.paths or _is_looked_for_below(path, result)
 
@@ -115,7 +115,7 @@ def suggest_folder(
     known = [form for item in playbook.commands if item.name in keys for form in item.forms]
     best = max(known, key=lambda form: form.sessions, default=None)
     folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root
-    folder = write_path(folder)
+    folder = format_path(folder)
     text = f"The shell was in another folder: `cd {folder}` first."
     return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
 

@@ -175,7 +175,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "git gh",
         r"local changes to the following files would be overwritten"
         r"|cannot (?:pull with rebase|rebase): You have (?:unstaged|uncommitted) changes",
-        "Changes are in the way: `git stash` puts them away, `git stash pop` brings them back.",
+        "Uncommitted changes block this: `git stash` saves them, `git stash pop` restores them.",
     ),
     _create_rule(
         "protected-branch",
@@ -188,7 +188,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "git",
         r"Permission denied \(publickey\)",
         "There is no key for SSH here: `https://github.com/<owner>/<repository>.git` in place of"
-        " `origin` goes over HTTPS; `gh auth setup-git` lends git the login of `gh`.",
+        " `origin` goes over HTTPS; `gh auth setup-git` lets git use the login of `gh`.",
     ),
     _create_rule(
         "pathspec",
@@ -259,20 +259,20 @@ REMEDIES: tuple[Remedy, ...] = (
         "parentheses",
         "",
         r"syntax error near unexpected token `\('|\b(?:unknown file attribute|bad pattern): ",
-        "The shell takes `(` and `)` for its own: put such a path in quotes.",
+        "The shell interprets `(` and `)`: put such a path in quotes.",
         r"[\w\]]?/\(\w|\w\)/",
     ),
     _create_rule(
         "zsh-variable",
         "",
         r"read-only variable: \w",
-        "zsh keeps this name for itself: take another one, such as `rc`.",
+        "This name is reserved in zsh: use another one, such as `rc`.",
     ),
     _create_rule(
         "windows-path",
         "",
         r"\b[A-Z]:/Program Files/Git/(?!usr/|bin/|mingw|cmd/)",
-        "Git Bash turned a path into one of Windows: `MSYS_NO_PATHCONV=1` in front leaves it alone.",
+        "Git Bash turned a path into one of Windows: `MSYS_NO_PATHCONV=1` in front prevents that.",
     ),
     _create_rule(
         "settings-in-sandbox",
@@ -379,7 +379,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "markdownlint",
         "",
         r"\bMD0\d\d/[a-z]",
-        "`--fix` mends most of what it reports.",
+        "`--fix` fixes most of what it reports.",
         r"^(?!.*--fix).*markdownlint",
     ),
     _create_rule(

@@ -121,6 +121,21 @@ def test_a_request_about_credentials_is_no_example() -> None:
     assert find_example(asked, "shopctl set 79", "ok", "It is set to 79.") is None
 
 
+@pytest.mark.parametrize("digits", ["²", "٣٧", "𝟚"])
+def test_digits_of_other_alphabets_are_not_calculated_with(digits: str) -> None:
+    asked, command, result, answer = BERTH
+    parts = (one.replace("79", digits) for one in (asked, command))
+    found = find_example(*parts, result, answer)
+    assert found is None or digits not in found.asked + found.command
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "\0", "\n", "\x1b[31m"])
+def test_what_cannot_be_stored_or_shown_is_no_example(odd: str) -> None:
+    asked, command, result, answer = BERTH
+    assert find_example(f"{asked[:8]}{odd}{asked[8:]}", command, result, answer) is None
+    assert find_example(asked, command, f"{odd}{result}", f"{answer}{odd}{answer}") is None
+
+
 def test_nothing_of_a_session_is_left_but_common_words() -> None:
     asked = "Book 5.1 tonnes for Xq9zKlm4T81 of Grünwald Corp and tell me"
     answer = "Xq9zKlm4T81 of Grünwald Corp has 5100 kg booked."
