@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from rekindle import Message, Store
+from rekindle.errors import StoreError
 from rekindle.integrations.codecs.langgraph_values import ValueDecoder, ValueEncoder
 from rekindle.integrations.langgraph import RekindleCheckpointer
 from rekindle.store.graphs.checkpoints import (
@@ -29,6 +32,7 @@ from rekindle.store.graphs.checkpoints import (
     GraphValue,
     ThreadKey,
 )
+from tests.waiting import PATIENCE
 
 CAPABILITIES = 8  # of the suite: five that every checkpointer has, and three more
 TALK: Any = {"configurable": {"thread_id": "talk"}}
@@ -78,6 +82,60 @@ def test_an_interrupted_graph_resumes(store: Store) -> None:
     build_graph(store, ask).invoke({"messages": [HumanMessage("Delete it")]}, TALK)
     done = build_graph(store, ask).invoke(Command(resume="yes"), TALK)
     assert done["messages"][-1].text == "yes"
+
+
+def test_the_checkpoint_of_an_input_shares_the_commit_of_the_first_step(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    committer: Any = store._committer  # pyright: ignore[reportPrivateUsage]
+    transact, gathered = committer._transact, committer._gather_done
+
+    def count(operations: Sequence[Any]) -> list[Any]:
+        batches.append(len(operations))
+        return transact(operations)
+
+    class Patient:
+        release = gathered.release
+
+        def acquire(self, timeout: float = 0) -> bool:
+            return gathered.acquire(timeout=PATIENCE)
+
+    monkeypatch.setattr(committer, "_transact", count)
+    monkeypatch.setattr(committer, "_gather_done", Patient())
+    say(build_graph(store), "Hello")
+    # The input, what it writes and the first step, perhaps also what the node writes; the last step.
+    assert batches in ([3, 2], [4, 1])
+
+
+def test_the_checkpoint_of_an_input_can_be_read_at_once(store: Store) -> None:
+    saver = RekindleCheckpointer(store)
+    place: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}
+    for _ in range(20):
+        one = empty_checkpoint()
+        place = saver.put(place, one, {"source": "input", "step": -1}, {})
+        found = saver.get_tuple(place)
+        assert found is not None
+        assert found.checkpoint["id"] == one["id"]
+    assert len([*saver.list(None)]) == 20
+
+
+def test_an_input_that_could_not_be_stored_is_an_error_of_the_first_step(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = RekindleCheckpointer(store)
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+
+    def fail(*_: Any) -> Future[None]:
+        future = Future[None]()
+        future.set_exception(StoreError("the disk is full"))
+        return future
+
+    monkeypatch.setattr(saver._rows, "submit", fail)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(StoreError, match="the disk is full"):
+        say(graph.compile(checkpointer=saver), "Hello")
 
 
 def test_history_forks_and_shrinks_without_losing_the_state(store: Store) -> None:

@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -44,6 +44,9 @@ from .codecs.langgraph_values import ValueDecoder, ValueEncoder
 from .langgraph_sessions import ThreadSessions
 from .langgraph_store import RekindleStore as RekindleStore
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 _LIST_PAGE = 16
 _VERSION_BITS = 40  # of a version that are random; those above count the steps
 # Not that of the module, which a program may seed. To ask the system each time would give up the GIL.
@@ -70,6 +73,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         self._rows: GraphCheckpoints = self._store.graph_checkpoints
         self._sessions = ThreadSessions(self._store) if sessions else None
         self._encoder, self._decoder = ValueEncoder(self.serde), ValueDecoder(self.serde)
+        self._inputs: dict[ThreadKey, Future[None]] = {}  # checkpoints that may not be stored yet
 
     def get_next_version(self, current: Any, channel: None) -> int:
         """Return a greater version, one that no other branch of the thread has.
@@ -83,7 +87,9 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that a configuration names, or the latest one of its thread."""
-        found = self._rows.load(_read_key(config), get_checkpoint_id(config))
+        key = _read_key(config)
+        self._finish_input(key)
+        found = self._rows.load(key, get_checkpoint_id(config))
         return None if found is None else self._build_tuple(found)
 
     def list(
@@ -95,6 +101,7 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, the newest first."""
+        self._finish_inputs()
         query = _build_query(config, before)
         wanted = filter or {}
         found = (
@@ -111,7 +118,11 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint; it is durable when this returns."""
+        """Store a checkpoint; it is durable when this returns.
+
+        That of an input becomes durable with the one of the first step, which follows at once and
+        before any node runs: the two share a commit.
+        """
         key, values = _read_key(config), checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         changed = {
@@ -137,7 +148,12 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
             cast(Mapping[str, Any], kept),
         )
         has_messages = not key.namespace and "messages" in new_versions
-        self._save(stored, changed, values.get("messages") if has_messages else None)
+        if metadata.get("source") == "input" and not has_messages:
+            self._finish_input(key)
+            self._inputs[key] = self._rows.submit(stored, changed)
+        else:
+            self._save(stored, changed, values.get("messages") if has_messages else None)
+            self._finish_input(key)
         return _build_config(key, checkpoint["id"])
 
     def put_writes(
@@ -235,6 +251,16 @@ class RekindleCheckpointer(BaseCheckpointSaver[Any]):
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     # -- values
+
+    def _finish_input(self, key: ThreadKey) -> None:
+        """Wait until the checkpoint of a thread's input is stored; raise what went wrong."""
+        stored = self._inputs.pop(key, None)
+        if stored is not None:
+            stored.result()
+
+    def _finish_inputs(self) -> None:
+        for key in [*self._inputs]:
+            self._finish_input(key)
 
     def _save(
         self,

@@ -877,7 +877,7 @@ class Store:
         """The checkpoints of graph frameworks."""
         from rekindle.store.graphs.checkpoints import GraphCheckpoints
 
-        return GraphCheckpoints(self._engine, self._write, self._clock)
+        return GraphCheckpoints(self._engine, self._write, self._clock, self._submit)
 
     @cached_property
     def documents(self) -> Documents:
@@ -1108,6 +1108,10 @@ class Store:
     def _write(self, operation: Callable[[Transaction], T]) -> T:
         current: Transaction | None = getattr(self._thread_state, "transaction", None)
         return self._committer.run(operation) if current is None else operation(current)
+
+    def _submit(self, operation: Callable[[Transaction], T]) -> Future[T]:
+        """Queue a write and return a future of its result; it is never part of a `transaction`."""
+        return self._committer.submit(operation, lambda result: result)
 
 
 def _check_page(limit: int | None, offset: int = 0) -> None:

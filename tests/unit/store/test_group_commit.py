@@ -118,6 +118,22 @@ def test_a_write_that_another_follows_waits_for_its_commit() -> None:
     assert not waits.begun.is_set()
 
 
+def test_writes_that_another_one_follows_wait_for_it_together() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+    waits = Waits(commits._gather_done, least_seconds=PATIENCE)
+    commits._gather_done = waits  # pyright: ignore
+    first = commits.submit(FollowedOperation(lambda tx: "first"), str)
+    assert waits.begun.wait(PATIENCE)
+    thread = start(lambda: commits.run(FollowedOperation(lambda tx: "second")))
+    queue(commits, 2)
+    assert database.batches == []
+    assert commits.run(lambda tx: "third") == "third"
+    join([thread])
+    assert (database.batches, first.result(PATIENCE)) == ([3], "first")
+    assert database.done == ["first", "second", "third"]
+
+
 def test_a_write_that_none_follows_waits_ever_less_often() -> None:
     database = Database()
     commits = GroupCommitter(database.transact)

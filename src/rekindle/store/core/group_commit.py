@@ -155,7 +155,9 @@ class GroupCommitter:
             if self._leader is None:
                 self._leader = job
                 return True
-            if self._gather_target and len(self._waiting) >= self._gather_target:
+            count = len(self._waiting)
+            # More writes that others follow are not what the leader waits for.
+            if 0 < self._gather_target <= count and _count_followed(self._waiting) < count:
                 self._gather_target = 0
                 self._gather_done.release()
             return False

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from rekindle.store.core.engine import FollowedOperation, Row, StorePart, Transaction
+from rekindle.store.core.engine import (
+    Engine,
+    FollowedOperation,
+    Operation,
+    Row,
+    StorePart,
+    Transaction,
+)
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import JSON
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _COLUMNS = "thread, namespace, id, parent, run, kind, data, versions, metadata"
 _PAGE = 64
@@ -90,37 +100,30 @@ class CheckpointQuery(NamedTuple):
 class GraphCheckpoints(StorePart):
     """The checkpoints of a store. Use `store.graph_checkpoints`."""
 
+    def __init__(
+        self,
+        engine: Engine,
+        write: Callable[[Operation], Any],
+        clock: Callable[[], float],
+        submit: Callable[[Operation], Future[Any]],
+    ) -> None:
+        super().__init__(engine, write, clock)
+        self._submit = submit
+
     def save(
         self, checkpoint: GraphCheckpoint, values: Mapping[tuple[str, str], GraphValue]
     ) -> None:
         """Store a checkpoint and the values of the channels that changed, by channel and version."""
-        thread, namespace = _escape_key(checkpoint.key)
+        self._write(_build_save(checkpoint, values))
 
-        def write_checkpoint(tx: Transaction) -> None:
-            rows = [
-                (thread, namespace, escape_text(channel), escape_text(version), *value)
-                for (channel, version), value in values.items()
-            ]
-            _insert_rows(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
-            tx.run(
-                f"INSERT INTO graph_checkpoints ({_COLUMNS})"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (thread, namespace, id) DO UPDATE SET parent = excluded.parent,"
-                " run = excluded.run, kind = excluded.kind, data = excluded.data,"
-                " versions = excluded.versions, metadata = excluded.metadata",
-                (
-                    thread,
-                    namespace,
-                    escape_text(checkpoint.id),
-                    None if checkpoint.parent is None else escape_text(checkpoint.parent),
-                    None if checkpoint.run is None else escape_text(checkpoint.run),
-                    *checkpoint.value,
-                    escape_text(json.dumps(checkpoint.versions)),
-                    escape_text(json.dumps(checkpoint.metadata)),
-                ),
-            )
+    def submit(
+        self, checkpoint: GraphCheckpoint, values: Mapping[tuple[str, str], GraphValue]
+    ) -> Future[None]:
+        """Queue a checkpoint that another one follows at once, so that both share a commit.
 
-        self._write(write_checkpoint)
+        Later writes are never stored without it, unless its future fails.
+        """
+        return self._submit(FollowedOperation(_build_save(checkpoint, values)))
 
     def save_writes(self, key: ThreadKey, id: str, writes: Sequence[GraphWrite]) -> None:
         """Store what a task wrote. Only writes to special channels replace those that are there.
@@ -249,6 +252,38 @@ class GraphCheckpoints(StorePart):
                 )
 
         self._write(copy_rows)
+
+
+def _build_save(
+    checkpoint: GraphCheckpoint, values: Mapping[tuple[str, str], GraphValue]
+) -> Operation:
+    thread, namespace = _escape_key(checkpoint.key)
+
+    def write_checkpoint(tx: Transaction) -> None:
+        rows = [
+            (thread, namespace, escape_text(channel), escape_text(version), *value)
+            for (channel, version), value in values.items()
+        ]
+        _insert_rows(tx, _INSERT_VALUES, rows, _REPLACE_VALUE)
+        tx.run(
+            f"INSERT INTO graph_checkpoints ({_COLUMNS})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (thread, namespace, id) DO UPDATE SET parent = excluded.parent,"
+            " run = excluded.run, kind = excluded.kind, data = excluded.data,"
+            " versions = excluded.versions, metadata = excluded.metadata",
+            (
+                thread,
+                namespace,
+                escape_text(checkpoint.id),
+                None if checkpoint.parent is None else escape_text(checkpoint.parent),
+                None if checkpoint.run is None else escape_text(checkpoint.run),
+                *checkpoint.value,
+                escape_text(json.dumps(checkpoint.versions)),
+                escape_text(json.dumps(checkpoint.metadata)),
+            ),
+        )
+
+    return write_checkpoint
 
 
 def _insert_rows(tx: Transaction, sql: str, rows: Sequence[Row], conflict: str) -> None:
