@@ -13,7 +13,13 @@ from rekindle.knowledge.wishes.records import Wish
 
 from .command_forms import hide_word, list_doubtful_words
 from .harmless import is_constant
-from .programs import get_program, is_known_program, is_own_program, is_worth_telling
+from .programs import (
+    get_program,
+    is_check,
+    is_known_program,
+    is_own_program,
+    is_worth_telling,
+)
 from .records import (
     ArgumentUse,
     CommandForms,
@@ -76,6 +82,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     command_file_shift: float = 0.0
     repository: str = ""  # `owner/name` on GitHub, if the project is there
     examples: tuple[Example, ...] = ()
+    checks: tuple[str, ...] = ()  # commands that run tests or check code, the commonest first
 
 
 def build_playbook(
@@ -113,6 +120,7 @@ def build_playbook(
         command_file_shift=estimate_shift(sessions, command_files, FILE_WEIGHTS),
         repository=project.removeprefix(_GITHUB) if project.startswith(_GITHUB) else "",
         examples=tuple(_collect_examples(newest, is_trusted))[-MAX_EXAMPLES:],
+        checks=tuple(_list_checks(commands)),
     )
 
 
@@ -261,6 +269,11 @@ def _collect_commands(
             forms=tuple(known[:MAX_FORMS]),
             arguments=tuple(_rank_arguments(arguments[key].values())),
         )
+
+
+def _list_checks(commands: Sequence[PlaybookItem]) -> Iterable[str]:
+    checks = [one for one in commands if is_check(one.forms[0].text)]
+    return (one.name for one in sorted(checks, key=lambda one: (-len(one.sessions), one.name)))
 
 
 def _group_arguments(observation: SessionObservation) -> dict[str, set[str]]:

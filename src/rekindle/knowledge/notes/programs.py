@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from rekindle.judging.rules.text_patterns import split_words
 
-from .records import is_slot
+from .records import fill_slots, is_slot
 
 # Tools of the trade. Some run what others wrote: their arguments are slots unless they are known.
 _KNOWN_PROGRAMS = split_words(
@@ -107,6 +107,15 @@ def is_subcommand_hidden(form: str) -> bool:
     program, *words = form.split(" ")
     name = program.rsplit("/", 1)[-1]
     return len(words) > 1 and words[0] == "<value>" and is_own_program(name)
+
+
+def is_check(form: str) -> bool:
+    """Return whether a form runs tests or checks code."""
+    from rekindle.judging.rules.programs import is_linter, is_test_runner  # a chat needs neither
+    from rekindle.shell.command_reader import split_commands
+
+    commands = split_commands(fill_slots(form))[-1:]
+    return any(is_test_runner(one) or is_linter(one) for one in commands)
 
 
 def is_worth_telling(form: str) -> bool:

@@ -50,6 +50,8 @@ MAX_COMMAND_FILES = 8  # told in one note
 MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
+MAX_CHECKS = 2  # told where no likely command is one
+MIN_CHECK_SESSIONS = 3
 MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
@@ -112,7 +114,8 @@ def choose_start_notes(
     if not playbook.sessions:
         return []
     scorer = Scorer(playbook.sessions, hash_words(request), request, branch)
-    commands = _choose_commands(scorer, playbook)
+    likely = _choose_commands(scorer, playbook)
+    commands = [*likely, *_choose_checks(playbook, likely)]
     files = _choose_items(
         scorer.describe_items(add_name_words(playbook.files)),
         playbook.files,
@@ -131,10 +134,10 @@ def choose_start_notes(
         playbook.command_files,
         _Limits(FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
     )
-    likely = {one.item.name for one in commands}
+    told = {one.item.name for one in commands}
     routine = (
         playbook.routine
-        if playbook.routine and likely.issuperset(playbook.routine.commands)
+        if playbook.routine and told.issuperset(playbook.routine.commands)
         else None
     )
     notes = [
@@ -142,7 +145,7 @@ def choose_start_notes(
         *(describe_command(one.item, playbook) for one in commands),
         *_find_example(playbook, request),
         *([describe_routine(routine, playbook)] if routine else []),
-        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, likely)),
+        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, told)),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
@@ -173,6 +176,16 @@ def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
     if chosen and len(playbook.sessions) >= MIN_EARLIER_SESSIONS:
         return chosen
     return _choose_items(described, commands, limits._replace(probability=MIN_EARLY_PROBABILITY))
+
+
+def _choose_checks(playbook: Playbook, likely: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return how sessions test their work, which few need but none should have to find out."""
+    if any(one.item.name in playbook.checks for one in likely):
+        return []
+    checks = [one for one in _list_told_commands(playbook) if one.name in playbook.checks]
+    usual = [one for one in checks if len(one.sessions) >= MIN_CHECK_SESSIONS]
+    usual.sort(key=lambda one: playbook.checks.index(one.name))
+    return [_Candidate(0.0, one) for one in usual[:MAX_CHECKS]]
 
 
 def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
