@@ -15,6 +15,7 @@ from rekindle.knowledge.remedies.missing_paths import suggest_folder, suggest_pa
 from rekindle.knowledge.remedies.remedies import (
     GH_REPOSITORY,
     PLACE_RULES,
+    REPOSITORY_SLOT,
     find_missing_program,
     find_remedy,
 )
@@ -119,15 +120,16 @@ def choose_failure_notes(
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
+    folders = suggest_folder(playbook, root, call, result)
     notes = [
         *_recall_red_tests(playbook, result),
         *suggest_paths(playbook, root, call, result),
-        *suggest_folder(playbook, root, call, result),
+        *folders,
         *_suggest_program(playbook, result),
         *_suggest_without_wrapper(playbook, failure, result),
     ]
     if not list_red_tests(result):  # which says nothing against the command
-        notes += _choose_notes(playbook, failure, is_usage_error(result))
+        notes += _choose_notes(playbook, failure, is_usage_error(result), bool(folders))
         is_placed = any(note.kind in ("place", "command") for note in notes)
         notes += _apply_rule(playbook, call, result, is_placed)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
@@ -145,8 +147,13 @@ def is_usage_error(result: str) -> bool:
 # ── what to say, and would it have helped?
 
 
-def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> list[RecalledNote]:
-    """Return the notes that would have named the fixes of enough earlier failures, the best first."""
+def _choose_notes(
+    playbook: Playbook, failure: _Failure, usage_error: bool, has_folder: bool
+) -> list[RecalledNote]:
+    """Return the notes that would have named the fixes of enough earlier failures, the best first.
+
+    With `has_folder`, the folder to go to is known better than by what fixed another failure.
+    """
     keys = {form.key for form in failure.forms if can_be_fixed(form.key)}
     earlier = [one for one in playbook.fixes if one.fix.key in keys]
     backtest = [
@@ -156,6 +163,8 @@ def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> l
     usual_rate = _estimate_form_rate(playbook)
     scored: list[tuple[float, _Suggestion]] = []
     for one in _iter_suggestions(playbook, failure, keys, usage_error):
+        if has_folder and one.source and one.words == frozenset((one.source.fix.fixed_folder,)):
+            continue
         prior = 0.0 if one.source else usual_rate
         rate = one.likelihood
         if one.is_backtested:
@@ -324,10 +333,12 @@ def _apply_rule(
     name, advice = found
     if is_placed and name in PLACE_RULES:
         return []
-    if name == GH_REPOSITORY and (known := _find_repository(playbook)):
+    known = _find_repository(playbook)
+    if name == GH_REPOSITORY and known:
         text = f"This project is `{known}` on GitHub."
         return [RecalledNote(make_note_id("rule", name, known), "pitfall", text)]
-    return [RecalledNote(make_note_id("rule", name), "pitfall", advice)]
+    text = advice.replace(REPOSITORY_SLOT, known or REPOSITORY_SLOT)
+    return [RecalledNote(make_note_id("rule", name), "pitfall", text)]
 
 
 def _find_repository(playbook: Playbook) -> str:

@@ -15,6 +15,7 @@ from rekindle.shell.command_reader import split_commands
 
 MAX_RESULT_CHARS = 4_000
 GH_REPOSITORY = "gh-repository"  # the rule whose advice the project may know better
+REPOSITORY_SLOT = "<owner>/<repository>"  # in an advice, where the project's own may be known
 PLACE_RULES = ("pathspec", "go-module-folders", "program-folder")  # told where no place is known
 
 

@@ -327,6 +327,9 @@ def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
     assert "`gh repo view" in recall_failure(other, ROOT, call, unknown).text
     cloned = build_playbook(sessions, project="github.com/grace/shop")
     assert "`grace/shop`" in recall_failure(cloned, ROOT, call, unknown).text
+    fetch, refused = bash("git fetch origin").call, "git@github.com: Permission denied (publickey)."
+    assert "/grace/shop.git`" in recall_failure(cloned, ROOT, fetch, refused).text
+    assert "/<owner>/<repository>.git`" in recall_failure(other, ROOT, fetch, refused).text
 
 
 def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:
@@ -437,6 +440,17 @@ def test_where_no_command_is_likely_those_that_may_be_are_told() -> None:
     assert "`make lint`" in recall_start(build(*sessions), "why is it slow").text
 
 
+def test_how_work_is_tested_is_told_where_no_likely_command_tests_it() -> None:
+    usual = [[read("src/core.go")]] * 30
+    checked = [[bash("npm test"), bash("npm publish")]] * 3
+    told = recall_start(build(*checked, *usual), "explain the core")
+    assert [note.command for note in told.notes if note.command] == ["npm test"]
+    assert not any(note.command for note in recall_start(build(*checked[1:], *usual), "go").notes)
+    linted = build(*checked, *usual, *([[bash("npx eslint src")]] * 9))
+    told = recall_start(linted, "explain the core")
+    assert [note.command for note in told.notes if note.command] == ["npx eslint src"]
+
+
 def test_a_file_that_a_tool_and_commands_used_counts_with_all_its_uses() -> None:
     by_command = [[bash("sed -n 1,9p src/core.go"), bash("sed -n 1,9p src/rare.go")]]
     sessions = [[read("src/core.go")], *by_command, *([[bash("sed -n 1,9p src/core.go")]] * 6)]
@@ -489,6 +503,14 @@ def test_a_command_in_the_wrong_folder_recalls_where_it_works() -> None:
     assert f"cd {ROOT}/web" in told.text
     told = recall_failure(playbook, ROOT, bash("go vet ./...").call, "go: go.mod file not found")
     assert f"`cd {ROOT}`" in told.text
+    look = "error: no package in this directory"
+    fixed = [bash("gofmt -l .", failed=True, result=look), bash("cd e2e && gofmt -l .")]
+    moved = build(*[[bash("go vet ./...")]] * 2, *[fixed] * 2)
+    call = bash("gofmt -l . && go vet ./...").call
+    assert "e2e" in recall_failure(moved, ROOT, call, look).text
+    found = recall_failure(moved, ROOT, call, f"{look}\ngo: go.mod file not found").text
+    assert f"`cd {ROOT}`" in found
+    assert "e2e" not in found
     elsewhere = bash("cd /other && go vet ./...").call
     assert recall_failure(playbook, ROOT, elsewhere, "go: go.mod file not found").text == ""
 
