@@ -158,7 +158,7 @@ def collect_arguments(victim: Store, word: str, path: Path) -> dict[str, Any]:
 
 # Methods that take a whole value, which is the tenant's own then.
 OF_OWN_VALUES = {
-    "copy_to", "graph_checkpoints.save", "jobs.add", "links.unlink",
+    "copy_to", "graph_checkpoints.save", "graph_checkpoints.submit", "jobs.add", "links.unlink",
     "observations.propose_decision", "observations.save_decision", "prepare_import",
     "session_leases.acquire", "template_index.put",
 }  # fmt: skip
