@@ -98,6 +98,7 @@ def _is_open(port: int) -> bool:
     return True
 
 
+@pytest.mark.networks
 def test_a_platform_in_one_file_is_installed_set_up_and_talks(plugin: Path, tmp_path: Path) -> None:
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
     env = {**kept, "REKINDLE_HOME": str(tmp_path / "home")}
