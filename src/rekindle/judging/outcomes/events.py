@@ -164,9 +164,14 @@ def _classify_simple(simple: SimpleCommand) -> EventKind | None:
         return "publish" if _PUBLISHING.match(simple.arguments) else None
     if is_test_runner(simple):
         return "test"
-    if (is_linter(simple) and not _FORMATTING.search(simple.text)) or _BUILD.match(simple.text):
+    if is_code_check(simple) or _BUILD.match(simple.text):
         return None if is_reader(simple) else "check"
     return None
+
+
+def is_code_check(command: SimpleCommand) -> bool:
+    """Return whether the command is a linter that leaves the formatting of the code as it is."""
+    return is_linter(command) and not _FORMATTING.search(command.text)
 
 
 def _classify_git(arguments: str) -> EventKind | None:

@@ -67,6 +67,8 @@ _UNKNOWN_SUBCOMMAND = re.compile(
     r"(?i)unrecogni[sz]ed (?:sub)?command|(?:unknown|no such|invalid|unsupported) (?:sub)?command"
     r"|is not an? (?:\S{1,40} )?(?:sub)?command"
 )
+# Parts of a command that is not about the project's own repository.
+_OTHER_REPOSITORIES = ("://", "git@", "submodule")
 
 
 class _Suggestion(NamedTuple):
@@ -333,12 +335,12 @@ def _apply_rule(
     name, advice = found
     if is_placed and name in PLACE_RULES:
         return []
-    known = _find_repository(playbook)
-    if name == GH_REPOSITORY and known:
+    if name == GH_REPOSITORY and (known := _find_repository(playbook)):
         text = f"This project is `{known}` on GitHub."
         return [RecalledNote(make_note_id("rule", name, known), "pitfall", text)]
-    text = advice.replace(REPOSITORY_SLOT, known or REPOSITORY_SLOT)
-    return [RecalledNote(make_note_id("rule", name), "pitfall", text)]
+    if playbook.repository and not any(part in command for part in _OTHER_REPOSITORIES):
+        advice = advice.replace(REPOSITORY_SLOT, playbook.repository)
+    return [RecalledNote(make_note_id("rule", name), "pitfall", advice)]
 
 
 def _find_repository(playbook: Playbook) -> str:

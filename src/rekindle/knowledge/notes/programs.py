@@ -111,11 +111,12 @@ def is_subcommand_hidden(form: str) -> bool:
 
 def is_check(form: str) -> bool:
     """Return whether a form runs tests or checks code."""
-    from rekindle.judging.rules.programs import is_linter, is_test_runner  # a chat needs neither
+    from rekindle.judging.outcomes.events import is_code_check  # a chat needs none of these
+    from rekindle.judging.rules.programs import is_test_runner
     from rekindle.shell.command_reader import split_commands
 
     commands = split_commands(fill_slots(form))[-1:]
-    return any(is_test_runner(one) or is_linter(one) for one in commands)
+    return any(is_test_runner(one) or is_code_check(one) for one in commands)
 
 
 def is_worth_telling(form: str) -> bool:

@@ -182,9 +182,9 @@ def _choose_checks(playbook: Playbook, likely: Sequence[_Candidate]) -> list[_Ca
     """Return how sessions test their work, which few need but none should have to find out."""
     if any(one.item.name in playbook.checks for one in likely):
         return []
-    checks = [one for one in _list_told_commands(playbook) if one.name in playbook.checks]
+    told = {one.name: one for one in _list_told_commands(playbook)}
+    checks = [told[name] for name in playbook.checks if name in told]
     usual = [one for one in checks if len(one.sessions) >= MIN_CHECK_SESSIONS]
-    usual.sort(key=lambda one: playbook.checks.index(one.name))
     return [_Candidate(0.0, one) for one in usual[:MAX_CHECKS]]
 
 

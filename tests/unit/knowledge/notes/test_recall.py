@@ -330,6 +330,8 @@ def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
     fetch, refused = bash("git fetch origin").call, "git@github.com: Permission denied (publickey)."
     assert "/grace/shop.git`" in recall_failure(cloned, ROOT, fetch, refused).text
     assert "/<owner>/<repository>.git`" in recall_failure(other, ROOT, fetch, refused).text
+    clone = bash("git clone git@github.com:eve/tools.git").call
+    assert "/<owner>/<repository>.git`" in recall_failure(cloned, ROOT, clone, refused).text
 
 
 def test_a_program_that_is_not_found_is_told_where_sessions_started_it() -> None:
@@ -442,7 +444,7 @@ def test_where_no_command_is_likely_those_that_may_be_are_told() -> None:
 
 def test_how_work_is_tested_is_told_where_no_likely_command_tests_it() -> None:
     usual = [[read("src/core.go")]] * 30
-    checked = [[bash("npm test"), bash("npm publish")]] * 3
+    checked = [[bash("npm test"), bash("npm publish"), bash("npm run format")]] * 3
     told = recall_start(build(*checked, *usual), "explain the core")
     assert [note.command for note in told.notes if note.command] == ["npm test"]
     assert not any(note.command for note in recall_start(build(*checked[1:], *usual), "go").notes)
