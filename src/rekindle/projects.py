@@ -85,6 +85,20 @@ def find_repository(folder: str | Path) -> Repository | None:
     return None
 
 
+def list_working_tree(folder: str | Path) -> list[str]:
+    """Return a folder of this machine and those above it that belong to the same working tree."""
+    found: list[str] = []
+    try:
+        start = Path(folder).resolve()
+        for path in (start, *start.parents):
+            found.append(str(path))
+            if (path / ".git").exists():
+                return found
+    except (OSError, RuntimeError, ValueError):
+        return []
+    return found[:1]  # in no repository
+
+
 def find_branch(folder: str | Path) -> str | None:
     """Return the branch that is checked out in a folder of this machine, if there is one."""
     try:

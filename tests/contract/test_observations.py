@@ -83,6 +83,32 @@ def test_what_sessions_do_is_recalled_in_their_folder_alone(store: Store) -> Non
     assert recall_at_start(store, "/gone/work/other", "go on").text == ""
 
 
+def test_files_that_are_gone_from_the_folder_are_not_told(store: Store, tmp_path: Path) -> None:
+    names = [f"src/{name}.py" for name in ("core", "shop", "till", "tax")]
+    (tmp_path / "src").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in names:
+        (tmp_path / name).touch()
+    lines = [(f"sed -n 1,9p {name}", "text", True) for name in names]
+    for number in range(6):
+        tell(store, f"s{number}", *lines, folder=str(tmp_path))
+    learn_from_sessions(store)
+
+    def list_told(folder: Path = tmp_path) -> list[str]:
+        text = recall_at_start(store, str(folder), "please work on it").text
+        return [name for name in names if f"`{name}`" in text]
+
+    assert list_told() == list_told(tmp_path / "src") == names
+    (tmp_path / names[-1]).unlink()
+    assert list_told() == list_told(tmp_path / "src") == names[:-1]
+    missing = ("Bash", {"command": "cat lib/tax.py"}, "cat: lib/tax.py: No such file or directory")
+    assert "src/tax.py" not in recall_at_failure(store, str(tmp_path), *missing).text
+    for name in names[:-1]:
+        (tmp_path / name).unlink()
+    assert list_told() == names  # the project's files are elsewhere
+    assert "src/tax.py" in recall_at_failure(store, str(tmp_path), *missing).text
+
+
 def test_a_second_run_looks_only_at_what_is_new(store: Store) -> None:
     tell_several(store, 3, ("make check", "ok", True))
     assert learn_from_sessions(store).sessions == 3

@@ -134,7 +134,8 @@ def parse_command_line(command: str, root: str) -> CommandLine:
 def is_everyday(key: str) -> bool:
     """Return whether everybody knows the command, so that it is no news about a project."""
     program, _, rest = key.partition(" ")
-    return program in _EVERYDAY or (program == "git" and (not rest or rest in _EVERYDAY_GIT))
+    subcommand = rest.partition(" ")[0]  # `git remote show` is as common as `git remote`
+    return program in _EVERYDAY or (program == "git" and (not rest or subcommand in _EVERYDAY_GIT))
 
 
 def can_be_fixed(key: str) -> bool:

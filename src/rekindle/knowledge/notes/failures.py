@@ -7,13 +7,14 @@ fixes of a project are the backtest of each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from rekindle.knowledge.remedies.missing_paths import suggest_folder, suggest_paths
 from rekindle.knowledge.remedies.remedies import (
     GH_REPOSITORY,
+    MISSING_PROGRAM,
     PLACE_RULES,
     REPOSITORY_SLOT,
     find_missing_program,
@@ -40,7 +41,7 @@ from .note import (
     make_note_id,
 )
 from .observations import describe_look
-from .playbook import KnownFix, Playbook
+from .playbook import IsPresent, KnownFix, Playbook, is_never_missing
 from .records import Fix, drop_shapes, is_slot
 
 MAX_FAILURE_TOKENS = 120
@@ -101,9 +102,13 @@ def recall_failure(
     call: ToolCall,
     result: str,
     decisions: NoteDecisions = NO_DECISIONS,
+    is_present: IsPresent = is_never_missing,
 ) -> Recall:
-    """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
-    notes = choose_failure_notes(playbook, root, call, result, decisions)
+    """Recall how a failure like this one was fixed here before; nothing if it is a new one.
+
+    Files that are not present are not suggested.
+    """
+    notes = choose_failure_notes(playbook, root, call, result, decisions, is_present)
     return render_failure([*map(decisions.reword, notes)])
 
 
@@ -113,6 +118,7 @@ def choose_failure_notes(
     call: ToolCall,
     result: str,
     decisions: NoteDecisions = NO_DECISIONS,
+    is_present: IsPresent = is_never_missing,
 ) -> list[RecalledNote]:
     """Return the notes that may help with a failed call, the best first."""
     from rekindle.judging.judge import judge_call  # a chat that never fails need not load it
@@ -123,17 +129,19 @@ def choose_failure_notes(
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
     folders = suggest_folder(playbook, root, call, result)
+    ways = _suggest_program(playbook, result)
     notes = [
         *_recall_red_tests(playbook, result),
-        *suggest_paths(playbook, root, call, result),
+        *suggest_paths(playbook, root, call, result, is_present),
         *folders,
-        *_suggest_program(playbook, result),
+        *ways,
         *_suggest_without_wrapper(playbook, failure, result),
     ]
     if not list_red_tests(result):  # which says nothing against the command
         notes += _choose_notes(playbook, failure, is_usage_error(result), bool(folders))
         is_placed = any(note.kind in ("place", "command") for note in notes)
-        notes += _apply_rule(playbook, call, result, is_placed)
+        known = (*PLACE_RULES, MISSING_PROGRAM) if ways else PLACE_RULES if is_placed else ()
+        notes += _apply_rule(playbook, call, result, known)
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return list(unique.values())[:MAX_FAILURE_NOTES]
 
@@ -320,11 +328,11 @@ def _suggest_without_wrapper(
 
 
 def _apply_rule(
-    playbook: Playbook, call: ToolCall, result: str, is_placed: bool
+    playbook: Playbook, call: ToolCall, result: str, known_better: Collection[str]
 ) -> list[RecalledNote]:
     """Return what helps with such a failure in every project; nothing where nothing was learned.
 
-    `is_placed` says that earlier sessions know the place which some rules are about.
+    Of what the rules `known_better` are about, earlier sessions of the project know more.
     """
     command = read_command(call)
     if not playbook.sessions or not command:
@@ -333,7 +341,7 @@ def _apply_rule(
     if found is None:
         return []
     name, advice = found
-    if is_placed and name in PLACE_RULES:
+    if name in known_better:
         return []
     if name == GH_REPOSITORY and (known := _find_repository(playbook)):
         text = f"This project is `{known}` on GitHub."

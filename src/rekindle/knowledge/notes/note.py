@@ -14,8 +14,10 @@ from rekindle.errors import InvalidInput
 from rekindle.knowledge.examples.records import Example
 from rekindle.knowledge.wishes.records import Wish
 
-from .harmless import is_own_command
+from .command_forms import is_everyday
+from .harmless import is_own_command, is_plain_value
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
+from .programs import PROGRAM_RUNNERS
 from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
 MAX_VARIANTS = 10
@@ -188,14 +190,22 @@ def describe_wish(wish: Wish) -> RecalledNote:
 
 
 def list_variants(item: PlaybookItem) -> list[str]:
-    """Return the arguments that sessions often gave to a command, other than those of its first form."""
+    """Return the arguments that sessions often gave to a command, other than those of its first form.
+
+    What else sessions do with a command that everybody knows, behind a program that runs it, is no news.
+    """
+    program, _, runs = item.name.partition(" ")
+    if program in PROGRAM_RUNNERS and is_everyday(runs):
+        return []
     shown = item.forms[0].text
     least = max(2, MIN_ARGUMENT_SHARE * len(item.sessions))
     words = {*shown.split()}
     found = [
         one.text
         for one in item.arguments
-        if one.sessions >= least and one.text.split()[0] not in words
+        if one.sessions >= least
+        and one.text.split()[0] not in words
+        and not is_plain_value(one.text)
     ]
     files = [one for one in found if "." in one.rsplit("/", 1)[-1].strip(".") and one[0] != "-"]
     return [one for one in found if one not in files[MAX_FILE_VARIANTS:]][:MAX_VARIANTS]
@@ -221,7 +231,7 @@ def describe_command_files(items: Sequence[PlaybookItem], playbook: Playbook) ->
     return RecalledNote(
         id=make_note_id("place", "by commands"),
         kind="place",
-        text=f"by commands: {names} ({count_sessions(len(sessions))})",
+        text=f"used by shell commands: {names} ({count_sessions(len(sessions))})",
         sessions=len(sessions),
         worked=sum(one.worked for one in items),
         last=_format_day(playbook, max(sessions)),

@@ -11,7 +11,7 @@ import msgspec
 from rekindle.knowledge.examples.records import Example, SessionExample
 from rekindle.knowledge.wishes.records import Wish
 
-from .command_forms import hide_word, list_doubtful_words
+from .command_forms import hide_word, is_everyday, list_doubtful_words
 from .harmless import is_constant
 from .programs import (
     get_program,
@@ -48,6 +48,14 @@ MAX_EXAMPLES = 50
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
 _GITHUB = "github.com/"  # in front of the projects that are there
+
+
+IsPresent = Callable[[str], bool]  # whether a file that sessions used is still there
+
+
+def is_never_missing(path: str) -> bool:
+    """Take every file to be there: its folder is on another machine, or nobody looks."""
+    return True
 
 
 class KnownFix(msgspec.Struct, array_like=True, frozen=True):
@@ -232,7 +240,9 @@ def _collect_commands(
             _add_arguments(arguments.setdefault(key, {}), found)
         alike: dict[str, dict[tuple[str, str], CommandForms]] = {}
         for use in one.commands:
-            if not is_trusted(use.text, use.key) or not is_worth_telling(use.text):
+            if is_everyday(use.key) or not is_trusted(use.text, use.key):
+                continue
+            if not is_worth_telling(use.text):
                 continue
             total = totals.setdefault(use.key, [0, 0])
             total[0] += use.worked
@@ -291,8 +301,8 @@ def split_arguments(text: str, key: str) -> list[str]:
     names = set(key.split(" "))
     is_own = is_own_program(get_program(key))
     for word in words:
-        is_behind = bool(found) and found[-1][0] == "-" and " " not in found[-1]
-        if is_behind and (is_slot(word) or (is_own and is_constant(found[-1], word))):
+        option = found[-1] if found and found[-1][0] == "-" and " " not in found[-1] else ""
+        if option and (is_slot(word) or word.isdigit() or (is_own and is_constant(option, word))):
             found[-1] += f" {word}"
         elif (
             word not in names

@@ -8,6 +8,7 @@ the user named in their own words.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rekindle.judging.rules.text_patterns import split_words
@@ -77,6 +78,9 @@ _TASK_RUNNERS = split_words(
     "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
 )
 _RUN_WORDS = split_words("run exec x tool task run-script dlx")
+_REACHING_PROGRAMS = split_words("curl wget ssh scp rsync")
+_ABOUT_WORDS = split_words("--version -V version --help -h help")
+_VERSION_BY_V = split_words("node npm npx pnpm yarn bun deno php ruby")
 _SCRIPT_OPTIONS = split_words("- -- -c -e -lc -p -r -s")  # what follows is the script itself
 
 
@@ -119,10 +123,21 @@ def is_check(form: str) -> bool:
     return any(is_test_runner(one) or is_code_check(one) for one in commands)
 
 
+def _is_version_check(name: str, words: Sequence[str]) -> bool:
+    """Return whether a program is only asked for its version, its help, or who is logged in."""
+    if len(words) == 1:
+        return words[0] in _ABOUT_WORDS or (words[0] == "-v" and name in _VERSION_BY_V)
+    return name == "gh" and words[:1] == ["auth"]
+
+
 def is_worth_telling(form: str) -> bool:
     """Return whether a form says more than that something was run that is not kept."""
     program, *words = form.split(" ")
     name = program.rsplit("/", 1)[-1]
+    if name in _KNOWN_PROGRAMS and _is_version_check(name, words):
+        return False
+    if name in _REACHING_PROGRAMS and all(word[0] == "-" or is_slot(word) for word in words):
+        return False
     if name not in INTERPRETERS:
         target = next((word for word in words if word[0] != "-" and word not in _RUN_WORDS), "")
         runs = name in PROGRAM_RUNNERS or (

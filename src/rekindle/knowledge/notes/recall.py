@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
@@ -28,7 +29,13 @@ from .note import (
     describe_wish,
     list_notes,
 )
-from .playbook import KnownFix, Playbook, list_current_red_tests
+from .playbook import (
+    IsPresent,
+    KnownFix,
+    Playbook,
+    is_never_missing,
+    list_current_red_tests,
+)
 from .programs import is_subcommand_hidden
 from .records import STOP_WORDS, Fix, PlaybookItem, drop_shapes, hash_words
 from .scoring import (
@@ -51,7 +58,7 @@ MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MAX_CHECKS = 2  # told where no likely command is one
-MIN_CHECK_SESSIONS = 3
+MIN_CHECK_SESSIONS, MIN_CHECK_SHARE = 3, 0.1  # of those before
 MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
@@ -78,6 +85,7 @@ class _Limits(NamedTuple):
     most: int
     fitting_share: float = 2.0  # of the sessions with a similar request; more than 1 for never
     early: float = 0.0  # how much likelier they must be if not even the branch speaks for them
+    is_present: IsPresent = is_never_missing
 
 
 class _Candidate(NamedTuple):
@@ -92,14 +100,16 @@ def recall_start(
     decisions: NoteDecisions = NO_DECISIONS,
     known: AbstractSet[str] = frozenset(),
     branch: Sequence[int] = (),
+    is_present: IsPresent = is_never_missing,
 ) -> Recall:
     """Recall what a session with this request is likely to need, without the notes it has already.
 
-    Those are `known` by their ids. `branch` is that of its folder, see `hash_branch`.
+    Those are `known` by their ids. `branch` is that of its folder, see `hash_branch`. Files that are
+    not present are not told.
     """
     written = (*decisions.added, *decisions.shared)
     added = [note for note in written if note.id not in known | decisions.retired]
-    learned = choose_start_notes(playbook, request, decisions, known, branch)
+    learned = choose_start_notes(playbook, request, decisions, known, branch, is_present)
     return render_start(playbook, [*added, *map(decisions.reword, learned)])
 
 
@@ -109,6 +119,7 @@ def choose_start_notes(
     decisions: NoteDecisions = NO_DECISIONS,
     known: AbstractSet[str] = frozenset(),
     branch: Sequence[int] = (),
+    is_present: IsPresent = is_never_missing,
 ) -> list[RecalledNote]:
     """Return the learned notes that a session with this request is likely to need, the best first."""
     if not playbook.sessions:
@@ -116,24 +127,13 @@ def choose_start_notes(
     scorer = Scorer(playbook.sessions, hash_words(request), request, branch)
     likely = _choose_commands(scorer, playbook)
     commands = [*likely, *_choose_checks(playbook, likely)]
-    files = _choose_items(
-        scorer.describe_items(add_name_words(playbook.files)),
-        playbook.files,
-        _Limits(
-            FILE_WEIGHTS,
-            MIN_FILE_PROBABILITY,
-            playbook.file_shift,
-            MAX_FILES,
-            early=EARLY_FILE_PROBABILITY * _get_uncertainty(playbook),
-        ),
-    )
-    if not (commands or files):
-        commands, files = _choose_likeliest(scorer, playbook)
-    command_files = _choose_items(
-        scorer.describe_items(add_name_words(playbook.command_files)),
-        playbook.command_files,
-        _Limits(FILE_WEIGHTS, MIN_COMMAND_FILE_PROBABILITY, playbook.command_file_shift, MAX_FILES),
-    )
+    files = _choose_files(scorer, playbook, is_present)
+    others = _choose_command_files(scorer, playbook, is_present, {one.item.name for one in files})
+    if not (commands or files or others):
+        commands, files = _choose_likeliest(scorer, playbook, is_present)
+    if not (commands or files or others):
+        ranked = _choose_command_files(scorer, playbook, is_present, probability=0)
+        others = [one for one in ranked if len(one.sessions) > 1][:LEAST_ITEMS]
     told = {one.item.name for one in commands}
     routine = (
         playbook.routine
@@ -149,10 +149,8 @@ def choose_start_notes(
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
-    named = {one.item.name for one in files}
-    others = [one.item for one in command_files if one.item.name not in named]
     if others:
-        notes.append(describe_command_files(others[:MAX_COMMAND_FILES], playbook))
+        notes.append(describe_command_files(others, playbook))
     missing = decisions.pinned - {note.id for note in notes}
     pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
     excluded = decisions.retired | known
@@ -178,13 +176,48 @@ def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:
     return _choose_items(described, commands, limits._replace(probability=MIN_EARLY_PROBABILITY))
 
 
+def _choose_files(scorer: Scorer, playbook: Playbook, is_present: IsPresent) -> list[_Candidate]:
+    """Return the files that are likely to be used by tools for files."""
+    limits = _Limits(
+        FILE_WEIGHTS,
+        MIN_FILE_PROBABILITY,
+        playbook.file_shift,
+        MAX_FILES,
+        early=EARLY_FILE_PROBABILITY * _get_uncertainty(playbook),
+        is_present=is_present,
+    )
+    described = scorer.describe_items(add_name_words(playbook.files))
+    return _choose_items(described, playbook.files, limits)
+
+
+def _choose_command_files(
+    scorer: Scorer,
+    playbook: Playbook,
+    is_present: IsPresent,
+    told: AbstractSet[str] = frozenset(),
+    probability: float = MIN_COMMAND_FILE_PROBABILITY,
+) -> list[PlaybookItem]:
+    """Return the files that are likely to be used by commands, without those that are told anyway."""
+    limits = _Limits(
+        FILE_WEIGHTS,
+        probability,
+        playbook.command_file_shift,
+        MAX_FILES,
+        is_present=is_present,
+    )
+    described = scorer.describe_items(add_name_words(playbook.command_files))
+    likely = _choose_items(described, playbook.command_files, limits)
+    return [one.item for one in likely if one.item.name not in told][:MAX_COMMAND_FILES]
+
+
 def _choose_checks(playbook: Playbook, likely: Sequence[_Candidate]) -> list[_Candidate]:
     """Return how sessions test their work, which few need but none should have to find out."""
     if any(one.item.name in playbook.checks for one in likely):
         return []
     told = {one.name: one for one in _list_told_commands(playbook)}
     checks = [told[name] for name in playbook.checks if name in told]
-    usual = [one for one in checks if len(one.sessions) >= MIN_CHECK_SESSIONS]
+    least = max(MIN_CHECK_SESSIONS, MIN_CHECK_SHARE * len(playbook.sessions))
+    usual = [one for one in checks if len(one.sessions) >= least and one.worked >= one.failed]
     return [_Candidate(0.0, one) for one in usual[:MAX_CHECKS]]
 
 
@@ -222,7 +255,7 @@ def _get_uncertainty(playbook: Playbook) -> float:
 
 
 def _choose_likeliest(
-    scorer: Scorer, playbook: Playbook
+    scorer: Scorer, playbook: Playbook, is_present: IsPresent
 ) -> tuple[list[_Candidate], list[_Candidate]]:
     """Return the likeliest commands and files that several sessions used, however unlikely they are."""
 
@@ -234,7 +267,8 @@ def _choose_likeliest(
     commands = rank(_list_told_commands(playbook), COMMAND_WEIGHTS, playbook.command_shift)[
         :LEAST_ITEMS
     ]
-    files = rank(playbook.files, FILE_WEIGHTS, playbook.file_shift)[:LEAST_ITEMS]
+    ranked = rank(playbook.files, FILE_WEIGHTS, playbook.file_shift)
+    files = [*islice((one for one in ranked if is_present(one.item.name)), LEAST_ITEMS)]
     best = sorted((*commands, *files), key=lambda one: -one.probability)[:LEAST_ITEMS]
     return [one for one in commands if one in best], [one for one in files if one in best]
 
@@ -285,7 +319,8 @@ def _choose_items(
         is_named = bool(features.is_named or features.names_branch)
         unsure = 0.0 if features.on_branch > 0 else limits.early
         least = MIN_NAMED_PROBABILITY if is_named else limits.probability + unsure
-        if probability >= least or features.fitting_share >= limits.fitting_share:
+        is_likely = probability >= least or features.fitting_share >= limits.fitting_share
+        if is_likely and limits.is_present(item.name):
             likely.append(_Candidate(probability, item, is_named))
     likely.sort(key=lambda one: (not one.is_named, -one.probability, one.item.name))
     return likely[: limits.most]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from rekindle.knowledge.notes.calls import read_command, read_forms, read_path
 from rekindle.knowledge.notes.command_forms import (
@@ -16,7 +17,7 @@ from rekindle.knowledge.notes.command_forms import (
 )
 from rekindle.knowledge.notes.harmless import is_file_name
 from rekindle.knowledge.notes.note import RecalledNote, make_note_id
-from rekindle.knowledge.notes.playbook import Playbook
+from rekindle.knowledge.notes.playbook import IsPresent, Playbook, is_never_missing
 from rekindle.types import ToolCall
 
 MAX_SIMILAR_PATHS = 3  # to one that does not exist
@@ -42,8 +43,14 @@ _QUOTED_PATH = re.compile(r"['\"]([\w.:/\\-]{3,300})['\"]")
 _UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
 
 
-def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return where a missing file is, files like it, or files next to it."""
+def suggest_paths(
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    result: str,
+    is_present: IsPresent = is_never_missing,
+) -> list[RecalledNote]:
+    """Return where a missing file is, files like it, or files next to it, if they are present."""
     lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
     if not lines:
         return []
@@ -59,7 +66,8 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
         similar = _find_similar_paths(path, playbook.paths)
         if path in named:
             similar += _find_neighbors(path, playbook)
-        similar = [one for one in dict.fromkeys(similar) if one != path][:MAX_SIMILAR_PATHS]
+        others = (one for one in dict.fromkeys(similar) if one != path and is_present(one))
+        similar = [*islice(others, MAX_SIMILAR_PATHS)]
         if similar:
             names = ", ".join(f"`{one}`" for one in similar)
             text = f"`{path}` does not exist; earlier sessions used {names}."

@@ -16,6 +16,7 @@ from rekindle.shell.command_reader import split_commands
 MAX_RESULT_CHARS = 4_000
 GH_REPOSITORY = "gh-repository"  # the rule whose advice the project may know better
 REPOSITORY_SLOT = "<owner>/<repository>"  # in an advice, where the project's own may be known
+MISSING_PROGRAM = "missing-program"
 PLACE_RULES = ("pathspec", "go-module-folders", "program-folder")  # told where no place is known
 
 
@@ -433,7 +434,7 @@ def find_remedy(command: str, result: str) -> tuple[str, str] | None:
     """Return the name and the advice of the rule that fits a failed command, if there is one."""
     missing = find_missing_program(result)
     if missing in _SUBSTITUTES and missing in command:
-        return "missing-program", f"`{missing}` is not installed: {_SUBSTITUTES[missing]}."
+        return MISSING_PROGRAM, f"`{missing}` is not installed: {_SUBSTITUTES[missing]}."
     if missing in _FOLDERS and missing in command:
         advice = (
             f"The shell does not find `{missing}`: `export PATH=$PATH:{_FOLDERS[missing]}` first."

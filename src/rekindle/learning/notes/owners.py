@@ -21,6 +21,7 @@ from rekindle.types import JSON, ToolCall
 
 from .learner import VERSION
 from .playbooks import find_project, load_decisions
+from .recall import make_presence_check
 
 _decode_observation = msgspec.msgpack.Decoder(SessionObservation).decode
 
@@ -32,7 +33,8 @@ def recall_for_owner_at_start(store: Store, folder: str, message: str, owner: st
         return Recall()
     playbook = load_owner_playbook(store, project, owner)
     decisions = _load_owner_decisions(store, project)
-    return recall_start(playbook, message, decisions, branch=hash_branch(find_branch(folder)))
+    branch, is_present = hash_branch(find_branch(folder)), make_presence_check(playbook, folder)
+    return recall_start(playbook, message, decisions, branch=branch, is_present=is_present)
 
 
 def recall_for_owner_at_failure(
@@ -50,7 +52,8 @@ def recall_for_owner_at_failure(
     decisions = _load_owner_decisions(store, project)
     arguments: str | Mapping[str, JSON] = call.arguments
     plain = ToolCall("", call.name, arguments if isinstance(arguments, str) else dict(arguments))
-    return recall_failure(playbook, folder, plain, result, decisions)
+    is_present = make_presence_check(playbook, folder)
+    return recall_failure(playbook, folder, plain, result, decisions, is_present)
 
 
 def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from rekindle.knowledge.notes.note import Recall
+from rekindle.knowledge.notes.playbook import IsPresent, Playbook, is_never_missing
 from rekindle.knowledge.notes.recall import recall_start
 from rekindle.knowledge.notes.records import hash_branch
-from rekindle.projects import find_branch
+from rekindle.projects import find_branch, has_files, list_working_tree
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
@@ -30,7 +32,10 @@ def recall_at_start(
     project = find_project(store, folder)
     if project is None:
         return Recall()
-    return recall_in_project(store, project, message, known, branch or find_branch(folder))
+    playbook, decisions = load_playbook(store, project), load_decisions(store, project)
+    checked_out = hash_branch(branch or find_branch(folder))
+    is_present = make_presence_check(playbook, folder)
+    return recall_start(playbook, message, decisions, known, checked_out, is_present)
 
 
 def recall_in_project(
@@ -40,7 +45,7 @@ def recall_in_project(
     known: AbstractSet[str] = frozenset(),
     branch: str | None = None,
 ) -> Recall:
-    """Return what a session in this project should be told before it begins."""
+    """Return what a session in this project, on any machine, should be told before it begins."""
     playbook, decisions = load_playbook(store, project), load_decisions(store, project)
     return recall_start(playbook, message, decisions, known, hash_branch(branch))
 
@@ -52,7 +57,9 @@ def recall_at_failure(
     project = find_project(store, folder)
     if project is None:
         return Recall()
-    return recall_failure_in_project(store, project, folder, tool, arguments, result)
+    return recall_failure_in_project(
+        store, project, folder, tool, arguments, result, reads_folder=True
+    )
 
 
 def recall_failure_in_project(
@@ -62,10 +69,27 @@ def recall_failure_in_project(
     tool: str,
     arguments: Mapping[str, JSON] | str,
     result: str,
+    *,
+    reads_folder: bool = False,
 ) -> Recall:
-    """Return how a failure like this one in a folder of a project was fixed there before."""
+    """Return how a failure like this one in a folder of a project was fixed there before.
+
+    With `reads_folder`, the folder is on this machine, and files that are gone are not suggested.
+    """
     from rekindle.knowledge.notes.failures import recall_failure  # a start does not need it
 
     call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
     playbook, decisions = load_playbook(store, project), load_decisions(store, project)
-    return recall_failure(playbook, folder, call, result, decisions)
+    is_present = make_presence_check(playbook, folder) if reads_folder else is_never_missing
+    return recall_failure(playbook, folder, call, result, decisions, is_present)
+
+
+def make_presence_check(playbook: Playbook, folder: str) -> IsPresent:
+    """Return a check whether a file is still in this folder, or above it in the same repository.
+
+    Where the project's files are elsewhere, on another machine for instance, none is missing.
+    """
+    roots = list_working_tree(folder)
+    if not has_files(roots, playbook.paths):
+        return is_never_missing
+    return lambda path: any(os.path.lexists(f"{root}/{path}") for root in roots)

@@ -93,7 +93,7 @@ def test_a_file_that_the_branch_names_is_told_first() -> None:
     common = [bash("cat " + " ".join(f"src/{letter}{letter}.go" for letter in "abcdefgh"))]
     playbook = build(calls, *[common] * 6, request="review the changes")
     told = recall_start(playbook, "review it", branch=hash_branch("fix/pack-reader-nil")).text
-    assert "by commands: `src/pack_reader.go`, `src/pack_reader_test.go`, `src/" in told
+    assert "used by shell commands: `src/pack_reader.go`, `src/pack_reader_test.go`, `src/" in told
     assert (
         "pack_reader" not in recall_start(playbook, "review it", branch=hash_branch("fix/x")).text
     )
@@ -442,15 +442,67 @@ def test_where_no_command_is_likely_those_that_may_be_are_told() -> None:
     assert "`make lint`" in recall_start(build(*sessions), "why is it slow").text
 
 
+def test_where_only_commands_use_files_those_are_told() -> None:
+    playbook = build(*[[bash("sed -n 1,9p src/core.go")]] * 6)
+    assert "`src/core.go`" in recall_start(playbook, "why is it slow").text
+
+
 def test_how_work_is_tested_is_told_where_no_likely_command_tests_it() -> None:
-    usual = [[read("src/core.go")]] * 30
+    usual = [[read("src/core.go")]] * 20
     checked = [[bash("npm test"), bash("npm publish"), bash("npm run format")]] * 3
     told = recall_start(build(*checked, *usual), "explain the core")
     assert [note.command for note in told.notes if note.command] == ["npm test"]
     assert not any(note.command for note in recall_start(build(*checked[1:], *usual), "go").notes)
+    rare = recall_start(build(*checked, *usual, *usual), "explain the core")
+    assert not any(note.command for note in rare.notes)
+    red = [[bash("npm test"), *([bash("npm test", failed=True)] * 2)]] * 3
+    broken = recall_start(build(*red, *usual), "explain the core")
+    assert not any(note.command for note in broken.notes)
     linted = build(*checked, *usual, *([[bash("npx eslint src")]] * 9))
     told = recall_start(linted, "explain the core")
     assert [note.command for note in told.notes if note.command] == ["npx eslint src"]
+
+
+def test_what_says_nothing_about_a_project_is_not_told() -> None:
+    lines = (
+        "gh auth status",
+        "node -v",
+        "go version",
+        "git remote show origin",
+        "curl -s http://a.b",
+    )
+    playbook = build(*[[bash(line) for line in (*lines, "pytest -v")]] * 6)
+    told = [note.command for note in recall_start(playbook, "go on").notes]
+    assert told == ["pytest -v"]
+
+
+def test_a_command_is_told_with_its_options_and_not_with_their_values() -> None:
+    lines = ("gh run list --limit 20", "gh run list --branch main --limit 5", "rtk git log --stat")
+    text = recall_start(build(*[[bash(line) for line in lines]] * 6), "go on").text
+    assert "`gh run list --limit 20` (6 sessions), also with `--branch`\n" in text
+    assert "`rtk git log --stat` (6 sessions)" in text
+    assert "`rtk git log --stat`, " not in text
+
+
+def test_files_that_are_gone_are_neither_told_nor_suggested() -> None:
+    playbook = build(*[[read("src/old.go"), read("src/new.go")]] * 6)
+
+    def is_present(path: str) -> bool:
+        return path != "src/old.go"
+
+    told = recall_start(playbook, "look at src/old.go", is_present=is_present)
+    assert [note.path for note in told.notes] == ["src/new.go"]
+    call, missing = bash("cat lib/old.go").call, "cat: lib/old.go: No such file or directory"
+    assert "src/old.go" in recall_failure(playbook, ROOT, call, missing).text
+    assert not recall_failure(playbook, ROOT, call, missing, is_present=is_present).notes
+
+
+def test_where_a_missing_program_runs_is_told_alone() -> None:
+    playbook = build(*[[bash("uv run python -m pytest")]] * 3)
+    missing = "bash: python: command not found"
+    text = recall_failure(playbook, ROOT, bash("python -m pytest").call, missing).text
+    assert "`uv run python -m pytest` worked" in text
+    assert "python3" not in text
 
 
 def test_a_file_that_a_tool_and_commands_used_counts_with_all_its_uses() -> None:
