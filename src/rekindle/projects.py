@@ -55,6 +55,12 @@ class Repository(NamedTuple):
 
 def normalize_remote(url: str) -> str | None:
     """Return `host/owner/name` for any form of a remote's URL, or None if it is no such URL."""
+    remote = shorten_remote(url)
+    return None if remote is None else remote.lower()
+
+
+def shorten_remote(url: str) -> str | None:
+    """Return `host/owner/name` as a remote's URL spells it, or None if it is no such URL."""
     url = url.strip().strip("'\"")
     if _SCHEME.match(url) is None and (url[:1] in "/.~" or ":" not in url.split("/")[0]):
         return None
@@ -67,7 +73,7 @@ def normalize_remote(url: str) -> str | None:
     path = match[2].strip("/").removesuffix(".git").strip("/")
     if not _REPOSITORY_PATH.fullmatch(path):
         return None
-    return f"{match[1]}/{path}".lower()
+    return f"{match[1]}/{path}"
 
 
 def find_repository(folder: str | Path) -> Repository | None:
@@ -167,7 +173,7 @@ def _read_remote(git_folder: Path) -> str | None:
 
 
 def find_reported_remotes(command: str, output: str) -> list[str]:
-    """Return the keys of the remotes that git or gh names in the output of this command."""
+    """Return the remotes that git or gh names in the output of this command, as it spells them."""
     if _ELSEWHERE.search(command):
         return []
     urls: list[str] = []
@@ -175,7 +181,7 @@ def find_reported_remotes(command: str, output: str) -> list[str]:
         urls += _GIT_REPORT.findall(output[:_MAX_REPORT_CHARS])
     if _PULL_REQUEST_COMMAND.search(command):
         urls += _PULL_REQUEST.findall(output[:_MAX_REPORT_CHARS])
-    found = (normalize_remote(url) for url in urls)
+    found = (shorten_remote(url) for url in urls)
     return [key for key in found if key is not None]
 
 

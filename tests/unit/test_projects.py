@@ -88,6 +88,9 @@ def test_git_names_remotes_in_its_reports() -> None:
     assert find_reported_remotes("gh pr create --title x", opened) == ["github.com/a/b"]
     assert find_reported_remotes("cd /elsewhere && git remote -v", listed) == []
     assert find_reported_remotes("cat notes.txt", output) == []
+    assert find_reported_remotes("git push", "To github.com:Ada/Shop.git") == [
+        "github.com/Ada/Shop"
+    ]
 
 
 @pytest.mark.parametrize(

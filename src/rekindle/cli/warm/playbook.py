@@ -357,7 +357,7 @@ def _format_lessons(project: str, sections: Mapping[str, Sequence[RecalledNote]]
 
 def _is_common(note: RecalledNote) -> bool:
     """Return whether a note is worth a line in a file that every session reads."""
-    return note.kind == "wish" or note.sessions > 1
+    return note.kind == "wish" or (note.sessions > 1 and not note.mostly_fails)
 
 
 def _replace_lessons(text: str, lessons: str) -> str:

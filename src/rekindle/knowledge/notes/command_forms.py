@@ -30,7 +30,7 @@ from .harmless import (
     keep_path,
     keep_value,
 )
-from .programs import INTERPRETERS, is_known_program, is_own_program
+from .programs import INTERPRETERS, PROGRAM_RUNNERS, is_known_program, is_own_program
 
 MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
@@ -332,7 +332,8 @@ def _keep_known_value(word: str, option: str, program: str) -> str | None:
     """Return what a known program is given, if it is a subcommand of many or harmless there."""
     if option:
         return keep_option_value(word, option, program)
-    return word if is_known_program(program) and is_command_word(word) else None
+    is_kept = is_command_word(word) or (program in PROGRAM_RUNNERS and is_known_program(word))
+    return word if is_kept and is_known_program(program) else None
 
 
 def _keep_own_value(word: str, option: str) -> str | None:

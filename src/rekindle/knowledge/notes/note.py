@@ -46,6 +46,11 @@ class RecalledNote(msgspec.Struct, frozen=True):
     asked: str = ""  # of an example, as is the answer
     answer: str = ""
 
+    @property
+    def mostly_fails(self) -> bool:
+        """Return whether this is a command that failed more often than it worked."""
+        return self.kind == "command" and self.failed > self.worked
+
 
 class Recall(msgspec.Struct, frozen=True):
     """What an agent is told: exactly this text, and the notes in it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from rekindle.knowledge.examples.examples import find_examples
-from rekindle.knowledge.foreign_text import ForeignText
+from rekindle.knowledge.trust.foreign_text import ForeignText
 from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 

@@ -9,9 +9,10 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from rekindle.knowledge.examples.records import Example, SessionExample
+from rekindle.knowledge.trust.observation_filter import filter_observations
 from rekindle.knowledge.wishes.records import Wish
 
-from .command_forms import hide_word, is_everyday, list_doubtful_words
+from .command_forms import is_everyday
 from .harmless import is_constant
 from .programs import (
     get_program,
@@ -23,7 +24,6 @@ from .programs import (
 from .records import (
     ArgumentUse,
     CommandForms,
-    CommandUse,
     FileUse,
     Fix,
     PlaybookItem,
@@ -36,7 +36,6 @@ from .records import (
 )
 from .scoring import COMMAND_WEIGHTS, FILE_WEIGHTS, estimate_shift
 
-MIN_WORD_SESSIONS = 2  # with different requests, for a word that may be a value
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
 MAX_ARGUMENTS = 12  # per command
@@ -98,7 +97,7 @@ def build_playbook(
 ) -> Playbook:
     """Build a playbook from the newest of a project's sessions, and from what users asked for."""
     ordered = sorted(observations, key=lambda one: (one.started, one.session))
-    newest = _hide_rare_words(_drop_echoes(ordered[-MAX_SESSIONS:]))
+    newest = filter_observations(ordered[-MAX_SESSIONS:])
     named = {program for one in newest for program in one.programs}
 
     def is_trusted(form: str, key: str) -> bool:
@@ -126,102 +125,9 @@ def build_playbook(
         file_shift=estimate_shift(sessions, files, FILE_WEIGHTS),
         command_files=command_files,
         command_file_shift=estimate_shift(sessions, command_files, FILE_WEIGHTS),
-        repository=project.removeprefix(_GITHUB) if project.startswith(_GITHUB) else "",
+        repository=_spell_repository(newest, project),
         examples=tuple(_collect_examples(newest, is_trusted))[-MAX_EXAMPLES:],
         checks=tuple(_list_checks(commands)),
-    )
-
-
-def _drop_echoes(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
-    """Drop what only follows texts of strangers: no session ran it without having read its name."""
-    vouched = {
-        text
-        for one in observations
-        for text in (drop_shapes(use.text) for use in one.commands)
-        if text not in one.echoes
-    }
-    dropped = {text for one in observations for text in one.echoes} - vouched
-    return [_leave_out_forms(one, dropped) if one.echoes else one for one in observations]
-
-
-def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> SessionObservation:
-    commands = tuple(use for use in observation.commands if drop_shapes(use.text) not in dropped)
-    keys = {use.key for use in commands}
-    fixes = (
-        one
-        for one in observation.fixes
-        if dropped.isdisjoint(map(drop_shapes, (one.fixed_text, *one.steps)))
-    )
-    checks = observation.checks
-    examples = (one for one in observation.examples if drop_shapes(one.form) not in dropped)
-    return msgspec.structs.replace(
-        observation,
-        examples=tuple(examples),
-        commands=commands,
-        fixes=tuple(fixes),
-        checks=None if checks is None else tuple(key for key in checks if key in keys),
-    )
-
-
-# ── words of a project's own programs that nobody knows
-
-
-def _hide_rare_words(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
-    """Put slots for what may be a value and was not said by several independent sessions.
-
-    Those are subcommands of a project's own programs that are no common words, and the constants of
-    its options. Sessions with the same request are not independent: a fork repeats its parent.
-    """
-    users: dict[tuple[str, str], set[tuple[int, ...]]] = {}
-    for one in observations:
-        for use in one.commands:
-            for word in list_doubtful_words(use.key, use.text):
-                users.setdefault((get_program(use.key), word), set()).add(one.words)
-    rare = {word for word, requests in users.items() if len(requests) < MIN_WORD_SESSIONS}
-    return [_hide_words(one, rare) for one in observations]
-
-
-def _hide_words(
-    observation: SessionObservation, rare: AbstractSet[tuple[str, str]]
-) -> SessionObservation:
-    texts: dict[str, str] = {}
-    keys: dict[str, str] = {}
-    for use in observation.commands:
-        program = get_program(use.key)
-        for word in list_doubtful_words(use.key, use.text):
-            if (program, word) in rare:
-                texts[use.text] = hide_word(texts.get(use.text, use.text), program, word)
-                keys.update({use.key: program} if word[0] == " " else {})
-    if not texts:
-        return observation
-    examples = (one for one in observation.examples if one.form not in texts)
-    commands: dict[tuple[str, str, str], CommandUse] = {}
-    for use in observation.commands:
-        key, text = keys.get(use.key, use.key), texts.get(use.text, use.text)
-        same = commands.get((key, text, use.folder))
-        worked, failed = (same.worked, same.failed) if same else (0, 0)
-        commands[key, text, use.folder] = CommandUse(
-            key, text, use.folder, worked + use.worked, failed + use.failed
-        )
-    fixes = [
-        msgspec.structs.replace(
-            one,
-            key=keys.get(one.key, one.key),
-            failed_text=texts.get(one.failed_text, one.failed_text),
-            fixed_text=texts.get(one.fixed_text, one.fixed_text),
-            steps=tuple(texts.get(step, step) for step in one.steps),
-        )
-        for one in observation.fixes
-    ]
-    checks = observation.checks
-    if checks is not None:
-        checks = tuple(dict.fromkeys(keys.get(key, key) for key in checks))
-    return msgspec.structs.replace(
-        observation,
-        commands=tuple(commands.values()),
-        fixes=tuple(fixes),
-        checks=checks,
-        examples=tuple(examples),
     )
 
 
@@ -279,6 +185,16 @@ def _collect_commands(
             forms=tuple(known[:MAX_FORMS]),
             arguments=tuple(_rank_arguments(arguments[key].values())),
         )
+
+
+def _spell_repository(observations: Sequence[SessionObservation], project: str) -> str:
+    """Return `owner/name` of a project on GitHub as most remotes spell it; empty if it is elsewhere."""
+    if not project.startswith(_GITHUB):
+        return ""
+    named = (remote for one in observations for remote in one.remotes)
+    spelled = Counter(remote for remote in named if remote.lower() == project)
+    best = max(spelled, key=lambda remote: (spelled[remote], remote), default=project)
+    return best[len(_GITHUB) :]
 
 
 def _list_checks(commands: Sequence[PlaybookItem]) -> Iterable[str]:

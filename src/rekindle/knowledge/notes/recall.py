@@ -217,16 +217,17 @@ def _choose_checks(playbook: Playbook, likely: Sequence[_Candidate]) -> list[_Ca
     told = {one.name: one for one in _list_told_commands(playbook)}
     checks = [told[name] for name in playbook.checks if name in told]
     least = max(MIN_CHECK_SESSIONS, MIN_CHECK_SHARE * len(playbook.sessions))
-    usual = [one for one in checks if len(one.sessions) >= least and one.worked >= one.failed]
+    usual = [one for one in checks if len(one.sessions) >= least]
     return [_Candidate(0.0, one) for one in usual[:MAX_CHECKS]]
 
 
 def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
-    """Return the commands of which it is known what they do."""
+    """Return the commands that mostly work, and of which it is known what they do."""
     return [
         one
         for one in playbook.commands
-        if not all(is_subcommand_hidden(form.text) for form in one.forms)
+        if one.worked >= one.failed
+        and not all(is_subcommand_hidden(form.text) for form in one.forms)
     ]
 
 

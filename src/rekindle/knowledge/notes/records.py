@@ -15,7 +15,7 @@ from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.examples.records import SessionExample
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 9
+OBSERVATION_VERSION = 10
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -92,7 +92,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
         FileUse, ...
     ] = ()  # used by a command or a patch, and by no tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
-    remotes: tuple[str, ...] = ()  # that git named
+    remotes: tuple[str, ...] = ()  # that git named, as it spelled them
     checks: tuple[str, ...] | None = None  # commands before the last commit, by key
     red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
     wishes: tuple[SessionWish, ...] = ()

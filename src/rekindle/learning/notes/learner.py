@@ -172,7 +172,7 @@ def _add_evidence(folders: dict[str, FolderEvidence], one: ObservationResult) ->
     if session.cwd:
         # Readers store the key of a remote, which is no longer an address.
         named = session.repository and (normalize_remote(session.repository) or session.repository)
-        remotes = [named, *one.remotes]
+        remotes = [named, *map(str.lower, one.remotes)]
         evidence = folders.setdefault(session.cwd, FolderEvidence(Counter(), set()))
         evidence.remotes.update(key for key in remotes if key)
         evidence.paths.update(one.paths)

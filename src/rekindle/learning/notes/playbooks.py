@@ -102,7 +102,12 @@ def load_told_notes(store: Store, project: str) -> list[RecalledNote]:
     return [
         *decisions.added,
         *(note for note in decisions.shared if note.id not in decisions.retired),
-        *(decisions.reword(note) for note in learned if note.id not in decisions.retired),
+        *(
+            decisions.reword(note)
+            for note in learned
+            if note.id in decisions.pinned
+            or not (note.id in decisions.retired or note.mostly_fails)
+        ),
     ]
 
 

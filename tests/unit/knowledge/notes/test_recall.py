@@ -327,6 +327,9 @@ def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
     assert "`gh repo view" in recall_failure(other, ROOT, call, unknown).text
     cloned = build_playbook(sessions, project="github.com/grace/shop")
     assert "`grace/shop`" in recall_failure(cloned, ROOT, call, unknown).text
+    pushed = bash("git push", result="To github.com:Grace/Shop.git")
+    spelled = build_playbook([observe(0, "fix it", pushed)], project="github.com/grace/shop")
+    assert "`Grace/Shop`" in recall_failure(spelled, ROOT, call, unknown).text
     fetch, refused = bash("git fetch origin").call, "git@github.com: Permission denied (publickey)."
     assert "/grace/shop.git`" in recall_failure(cloned, ROOT, fetch, refused).text
     assert "/<owner>/<repository>.git`" in recall_failure(other, ROOT, fetch, refused).text
@@ -455,9 +458,6 @@ def test_how_work_is_tested_is_told_where_no_likely_command_tests_it() -> None:
     assert not any(note.command for note in recall_start(build(*checked[1:], *usual), "go").notes)
     rare = recall_start(build(*checked, *usual, *usual), "explain the core")
     assert not any(note.command for note in rare.notes)
-    red = [[bash("npm test"), *([bash("npm test", failed=True)] * 2)]] * 3
-    broken = recall_start(build(*red, *usual), "explain the core")
-    assert not any(note.command for note in broken.notes)
     linted = build(*checked, *usual, *([[bash("npx eslint src")]] * 9))
     told = recall_start(linted, "explain the core")
     assert [note.command for note in told.notes if note.command] == ["npx eslint src"]
@@ -495,6 +495,27 @@ def test_files_that_are_gone_are_neither_told_nor_suggested() -> None:
     call, missing = bash("cat lib/old.go").call, "cat: lib/old.go: No such file or directory"
     assert "src/old.go" in recall_failure(playbook, ROOT, call, missing).text
     assert not recall_failure(playbook, ROOT, call, missing, is_present=is_present).notes
+
+
+def test_a_command_that_mostly_fails_is_no_command_that_works() -> None:
+    failing = [bash("npm test"), *([bash("npm test", failed=True)] * 2), bash("make check")]
+    playbook = build(*[failing] * 6)
+    assert [note.command for note in recall_start(playbook, "run npm test").notes] == ["make check"]
+    assert [note.command for note in list_notes(playbook) if note.mostly_fails] == ["npm test"]
+
+
+def test_nobody_is_advised_to_skip_a_check() -> None:
+    hooks = [bash("git commit -m a", failed=True, result=DENIED), bash("git commit -nm a")]
+    tls = [
+        bash("pip install x", failed=True, result=DENIED),
+        bash("pip install --trusted-host a.b x"),
+    ]
+    skips = [bash("HUSKY=0 npm run release"), bash("curl -sk https://a.b/c.json -o data/c.json")]
+    playbook = build(*[[*hooks, *tls, *skips, bash("npm test")]] * 6)
+    assert [note.command for note in recall_start(playbook, "go on").notes] == ["npm test"]
+    assert not recall_failure(playbook, ROOT, bash("git commit -m b").call, DENIED).notes
+    assert not recall_failure(playbook, ROOT, bash("pip install y").call, DENIED).notes
+    assert [note.command for note in list_notes(playbook)] == ["npm test"]
 
 
 def test_where_a_missing_program_runs_is_told_alone() -> None:

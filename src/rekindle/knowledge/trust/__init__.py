@@ -1,0 +1,1 @@
+"""What of a transcript may be advice."""

@@ -1,0 +1,124 @@
+"""Filter what was observed in sessions: echoes of strangers, bypasses and values are no advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from rekindle.knowledge.notes.command_forms import hide_word, list_doubtful_words
+from rekindle.knowledge.notes.programs import get_program
+from rekindle.knowledge.notes.records import CommandUse, SessionObservation, drop_shapes
+from rekindle.shell.bypasses import find_bypass
+
+MIN_WORD_SESSIONS = 2  # with different requests, for a word that may be a value
+
+
+def filter_observations(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Return the observations of a project without what a note must not say."""
+    return _hide_rare_words(_drop_echoes(_drop_bypasses(observations)))
+
+
+def _drop_bypasses(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Drop what skips a check, such as the hooks of a commit: that it worked is no advice."""
+    found: list[SessionObservation] = []
+    for one in observations:
+        fixing = (text for fix in one.fixes for text in (fix.fixed_text, *fix.steps))
+        texts = {*fixing, *(use.text for use in one.commands)}
+        dropped = {drop_shapes(text) for text in texts if find_bypass(text.split(" "))}
+        found.append(_leave_out_forms(one, dropped) if dropped else one)
+    return found
+
+
+def _drop_echoes(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Drop what only follows texts of strangers: no session ran it without having read its name."""
+    vouched = {
+        text
+        for one in observations
+        for text in (drop_shapes(use.text) for use in one.commands)
+        if text not in one.echoes
+    }
+    dropped = {text for one in observations for text in one.echoes} - vouched
+    return [_leave_out_forms(one, dropped) if one.echoes else one for one in observations]
+
+
+def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> SessionObservation:
+    commands = tuple(use for use in observation.commands if drop_shapes(use.text) not in dropped)
+    keys = {use.key for use in commands}
+    fixes = (
+        one
+        for one in observation.fixes
+        if dropped.isdisjoint(map(drop_shapes, (one.fixed_text, *one.steps)))
+    )
+    checks = observation.checks
+    examples = (one for one in observation.examples if drop_shapes(one.form) not in dropped)
+    return msgspec.structs.replace(
+        observation,
+        examples=tuple(examples),
+        commands=commands,
+        fixes=tuple(fixes),
+        checks=None if checks is None else tuple(key for key in checks if key in keys),
+    )
+
+
+# ── words of a project's own programs that nobody knows
+
+
+def _hide_rare_words(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Put slots for what may be a value and was not said by several independent sessions.
+
+    Those are subcommands of a project's own programs that are no common words, and the constants of
+    its options. Sessions with the same request are not independent: a fork repeats its parent.
+    """
+    users: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    for one in observations:
+        for use in one.commands:
+            for word in list_doubtful_words(use.key, use.text):
+                users.setdefault((get_program(use.key), word), set()).add(one.words)
+    rare = {word for word, requests in users.items() if len(requests) < MIN_WORD_SESSIONS}
+    return [_hide_words(one, rare) for one in observations]
+
+
+def _hide_words(
+    observation: SessionObservation, rare: AbstractSet[tuple[str, str]]
+) -> SessionObservation:
+    texts: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for use in observation.commands:
+        program = get_program(use.key)
+        for word in list_doubtful_words(use.key, use.text):
+            if (program, word) in rare:
+                texts[use.text] = hide_word(texts.get(use.text, use.text), program, word)
+                keys.update({use.key: program} if word[0] == " " else {})
+    if not texts:
+        return observation
+    examples = (one for one in observation.examples if one.form not in texts)
+    commands: dict[tuple[str, str, str], CommandUse] = {}
+    for use in observation.commands:
+        key, text = keys.get(use.key, use.key), texts.get(use.text, use.text)
+        same = commands.get((key, text, use.folder))
+        worked, failed = (same.worked, same.failed) if same else (0, 0)
+        commands[key, text, use.folder] = CommandUse(
+            key, text, use.folder, worked + use.worked, failed + use.failed
+        )
+    fixes = [
+        msgspec.structs.replace(
+            one,
+            key=keys.get(one.key, one.key),
+            failed_text=texts.get(one.failed_text, one.failed_text),
+            fixed_text=texts.get(one.fixed_text, one.fixed_text),
+            steps=tuple(texts.get(step, step) for step in one.steps),
+        )
+        for one in observation.fixes
+    ]
+    checks = observation.checks
+    if checks is not None:
+        checks = tuple(dict.fromkeys(keys.get(key, key) for key in checks))
+    return msgspec.structs.replace(
+        observation,
+        commands=tuple(commands.values()),
+        fixes=tuple(fixes),
+        checks=checks,
+        examples=tuple(examples),
+    )

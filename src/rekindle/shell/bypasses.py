@@ -1,0 +1,34 @@
+"""Find options and variables that skip a check: hooks, signatures, certificates, permissions.
+
+A command may need one of them once, after its user said so. Nobody should be advised to use it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_OPTION = re.compile(
+    r"--no-verify(?:-ssl)?|--no-gpg-sign|--no-check-certificates?|--insecure(?:-.*)?|--allow-insecure.*"
+    r"|--skip-(?:hooks|verify|verification)|--trusted-host|--ignore-certificate-errors|--dangerously-.*"
+    r"|--disable-web-security|--yolo|--privileged"
+)
+_VARIABLE = re.compile(
+    r"HUSKY|HUSKY_SKIP_HOOKS|LEFTHOOK|SKIP|GIT_SSL_NO_VERIFY|NODE_TLS_REJECT_UNAUTHORIZED"
+    r"|PYTHONHTTPSVERIFY|PRE_COMMIT_ALLOW_NO_CONFIG"
+)
+_LETTERS = {"git commit": "n", "curl": "k"}  # short options that skip a check
+
+
+def find_bypass(words: list[str]) -> str | None:
+    """Return the first option or variable of a command that skips a check."""
+    letters = ""
+    for index, word in enumerate(words):
+        letters = (
+            letters or _LETTERS.get(word) or _LETTERS.get(" ".join(words[index : index + 2]), "")
+        )
+        name, sign, _ = word.partition("=")
+        if _OPTION.fullmatch(name) or (sign and _VARIABLE.fullmatch(name)):
+            return word
+        if re.fullmatch("-[A-Za-z]+", word) and any(letter in word for letter in letters):
+            return word
+    return None
