@@ -118,6 +118,34 @@ def test_a_start_knows_the_branch_that_is_checked_out(
     assert "lib/tax.py" not in plain["text"]
 
 
+def test_files_that_are_gone_and_ways_around_a_check_are_not_told(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    shop = tmp_path / "shop"
+    names = ["src/cart.py", "src/till.py", "src/tax.py", "src/stock.py"]
+    (shop / "src").mkdir(parents=True)
+    for name in names:
+        (shop / name).touch()
+    hooked = [("git commit -m a", DENIED, False), ("git commit --no-verify -m a", "ok", True)]
+    for number in range(6):
+        reading = [(f"sed -n 1,9p {name}", "text", True) for name in names]
+        write_session(agent, f"s{number}", *reading, *hooked, where=str(shop))
+    rekindle("import", str(agent))
+    start = {"at": "start", "folder": str(shop), "message": "fix the cart"}
+    failure = {
+        **start,
+        "at": "failure",
+        "tool": "Bash",
+        "arguments": {"command": "git commit -m b"},
+    }
+    told, failed = ask_batch(rekindle, start, {**failure, "result": DENIED})
+    assert all(f"`{name}`" in told["text"] for name in names)
+    assert "--no-verify" not in f"{told}{failed}"
+    (shop / names[-1]).unlink()
+    told = ask_batch(rekindle, start)[0]["text"]
+    assert [name for name in names if f"`{name}`" in told] == names[:-1]
+
+
 def test_clones_of_one_repository_are_one_project(rekindle: Rekindle, agent: Path) -> None:
     pushed = ("git push", "To github.com:owner/shop.git\n   a..b  main -> main", True)
     write_session(agent, "a", pushed, ("make check", "ok", True))
