@@ -3,111 +3,84 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
-from bench import integrations, parallel
-from bench.gateway import conversations, matrix_rooms, scheduled_jobs
-from bench.interfaces import agent_experiment, agent_hooks, picker, web_pages
-from bench.learning import (
-    judging,
-    recall,
-    redaction,
-    session_learning,
-    usage_and_insights,
-    warm_start,
-)
-from bench.processes import background_processes, sandbox_attacks, sandbox_start
 from bench.runner import lock_checkout
-from bench.scale import command as scale
-from bench.store import command as store
-from bench.transcripts import refresh, transcript_import
-from bench.warm import command as warm
 
 
 class Bench(NamedTuple):
-    """A command: its help, its options and what it runs."""
+    """A command: its help, and the module with its options and with what it runs."""
 
     help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
+    module: str
+    add_arguments: str = "add_arguments"
+    run: str = "run"
     is_locked: bool = True  # whether a second benchmark would disturb its figures
+
+    def load_function(self, name: str) -> Callable[..., None]:
+        """Return a function of the module, which may need packages that others do not."""
+        return getattr(import_module(f"bench.{self.module}"), name)
 
 
 BENCHES = {
     "store": Bench(
-        "the store against raw floors and peers", store.add_store_arguments, store.run_store
+        "the store against raw floors and peers",
+        "store.command",
+        "add_store_arguments",
+        "run_store",
     ),
-    "growth": Bench("the store as it grows", store.add_growth_arguments, store.run_growth),
-    "import": Bench(
-        "an import against its floor", transcript_import.add_arguments, transcript_import.run
-    ),
-    "gateway": Bench(
-        "latency, and many conversations at once", conversations.add_arguments, conversations.run
-    ),
-    "choose": Bench("the start of a warm session", warm_start.add_arguments, warm_start.run),
-    "recall": Bench("recall on real histories", recall.add_arguments, recall.run),
-    "agents": Bench(
-        "an experiment on real agents", agent_experiment.add_arguments, agent_experiment.run
-    ),
-    "hooks": Bench(
-        "the time an agent waits for a hook", agent_hooks.add_arguments, agent_hooks.run
-    ),
-    "refresh": Bench("the cost of a refresh before a read", refresh.add_arguments, refresh.run),
-    "redact": Bench("hostile, ordinary and planted text", redaction.add_arguments, redaction.run),
-    "learn": Bench(
-        "learning against reading the rows", session_learning.add_arguments, session_learning.run
-    ),
-    "matrix": Bench("many rooms on a real Synapse", matrix_rooms.add_arguments, matrix_rooms.run),
-    "parallel": Bench(
-        "one process, a pool, and a Dask cluster", parallel.add_arguments, parallel.run
-    ),
-    "sums": Bench(
-        "usage and insights over many sessions",
-        usage_and_insights.add_arguments,
-        usage_and_insights.run,
-    ),
-    "processes": Bench(
-        "background processes and peers",
-        background_processes.add_arguments,
-        background_processes.run,
-    ),
-    "integrations": Bench(
-        "turns in other frameworks", integrations.add_arguments, integrations.run
-    ),
-    "picker": Bench("first paint and keystrokes", picker.add_arguments, picker.run),
-    "sandbox": Bench(
-        "the start of a confined command", sandbox_start.add_arguments, sandbox_start.run
-    ),
-    "scale": Bench("one PostgreSQL for many machines", scale.add_arguments, scale.run),
-    "schedule": Bench(
-        "idle cost and delay of jobs", scheduled_jobs.add_arguments, scheduled_jobs.run
-    ),
-    "attacks": Bench(
-        "attacks from inside the sandbox", sandbox_attacks.add_arguments, sandbox_attacks.run
-    ),
-    "warm": Bench("warm starts with a real model", warm.add_arguments, warm.run),
-    "web": Bench("pages in a real browser", web_pages.add_arguments, web_pages.run),
-    "judge": Bench("verdicts against hidden labels", judging.add_arguments, judging.run, False),
+    "growth": Bench("the store as it grows", "store.command", "add_growth_arguments", "run_growth"),
+    "import": Bench("an import against its floor", "transcripts.transcript_import"),
+    "gateway": Bench("latency, and many conversations at once", "gateway.conversations"),
+    "choose": Bench("the start of a warm session", "learning.warm_start"),
+    "recall": Bench("recall on real histories", "learning.recall"),
+    "agents": Bench("an experiment on real agents", "interfaces.agent_experiment"),
+    "hooks": Bench("the time an agent waits for a hook", "interfaces.agent_hooks"),
+    "refresh": Bench("the cost of a refresh before a read", "transcripts.refresh"),
+    "redact": Bench("hostile, ordinary and planted text", "learning.redaction"),
+    "learn": Bench("learning against reading the rows", "learning.session_learning"),
+    "matrix": Bench("many rooms on a real Synapse", "gateway.matrix_rooms"),
+    "parallel": Bench("one process, a pool, and a Dask cluster", "parallel"),
+    "sums": Bench("usage and insights over many sessions", "learning.usage_and_insights"),
+    "processes": Bench("background processes and peers", "processes.background_processes"),
+    "integrations": Bench("turns in other frameworks", "integrations"),
+    "picker": Bench("first paint and keystrokes", "interfaces.picker"),
+    "sandbox": Bench("the start of a confined command", "processes.sandbox_start"),
+    "scale": Bench("one PostgreSQL for many machines", "scale.command"),
+    "schedule": Bench("idle cost and delay of jobs", "gateway.scheduled_jobs"),
+    "attacks": Bench("attacks from inside the sandbox", "processes.sandbox_attacks"),
+    "warm": Bench("warm starts with a real model", "warm.command"),
+    "web": Bench("pages in a real browser", "interfaces.web_pages"),
+    "judge": Bench("verdicts against hidden labels", "learning.judging", is_locked=False),
 }
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(words: list[str]) -> argparse.Namespace:
+    """Parse the arguments of a benchmark; only its own module is loaded."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, bench in BENCHES.items():
-        bench.add_arguments(commands.add_parser(name, help=bench.help))
-    return parser.parse_args()
+        command = commands.add_parser(name, help=bench.help)
+        if words[:1] == [name]:
+            bench.load_function(bench.add_arguments)(command)
+    return parser.parse_args(words)
 
 
 def main() -> None:
-    args = parse_arguments()
-    bench = BENCHES[args.command]
+    try:
+        args = parse_arguments(sys.argv[1:])
+        bench = BENCHES[args.command]
+        run = bench.load_function(bench.run)
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error.name} is not installed. Run `python3 bootstrap.py setup --dev` first.")
     if bench.is_locked:
         with lock_checkout():
-            bench.run(args)
+            run(args)
     else:
-        bench.run(args)
+        run(args)
 
 
 if __name__ == "__main__":
