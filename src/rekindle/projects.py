@@ -96,6 +96,8 @@ def list_working_tree(folder: str | Path) -> list[str]:
     found: list[str] = []
     try:
         start = Path(folder).resolve()
+        if not start.is_dir():
+            return []
         for path in (start, *start.parents):
             found.append(str(path))
             if (path / ".git").exists():
