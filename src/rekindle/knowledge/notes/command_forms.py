@@ -138,6 +138,12 @@ def is_everyday(key: str) -> bool:
     return program in _EVERYDAY or (program == "git" and (not rest or subcommand in _EVERYDAY_GIT))
 
 
+def is_everyday_run(key: str) -> bool:
+    """Return whether the command only has another program run one that everybody knows."""
+    program, _, run = key.partition(" ")
+    return program in PROGRAM_RUNNERS and is_everyday(run)
+
+
 def can_be_fixed(key: str) -> bool:
     """Return whether it says something about a project how a failure of the command was fixed."""
     return key.partition(" ")[0] not in _PLAIN

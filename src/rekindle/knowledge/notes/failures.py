@@ -28,6 +28,7 @@ from .command_forms import (
     CommandForm,
     can_be_fixed,
     is_everyday,
+    is_everyday_run,
 )
 from .note import (
     NO_DECISIONS,
@@ -94,6 +95,7 @@ class _Failure(NamedTuple):
     forms: Sequence[CommandForm]
     look: frozenset[int]
     words: frozenset[str]
+    missing: str | None  # the program that the shell did not find
 
 
 def recall_failure(
@@ -127,7 +129,8 @@ def choose_failure_notes(
         return []  # a person said no
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
-    failure = _Failure(forms, frozenset(describe_look(result)), words)
+    missing = find_missing_program(result)
+    failure = _Failure(forms, frozenset(describe_look(result)), words, missing)
     folders = suggest_folder(playbook, root, call, result)
     ways = _suggest_program(playbook, result)
     notes = [
@@ -204,12 +207,12 @@ def _iter_suggestions(
         if one.fix.key in keys:
             usual = not is_everyday(one.fix.key)
             yield _Suggestion(describe_fix(one, playbook), words, look, one, usual)
-        elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and failure.forms:
+        elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and _can_fit(one.fix, failure):
             yield _Suggestion(describe_fix(one, playbook), words, look, one, False)
     known = {drop_shapes(form.text) for form in failure.forms}
     usage_error = usage_error and len(keys) == 1  # else nobody knows which of the commands it was
     for item in playbook.commands:
-        if item.name not in keys or is_everyday(item.name):
+        if item.name not in keys or is_everyday(item.name) or is_everyday_run(item.name):
             continue
         never_worked = known.isdisjoint(drop_shapes(form.text) for form in item.forms)
         added = {
@@ -224,6 +227,13 @@ def _iter_suggestions(
             continue
         for form, words in added.items():
             yield _Suggestion(describe_form(form), words, 0.0)
+
+
+def _can_fit(fix: Fix, failure: _Failure) -> bool:
+    """Return whether the fix of another command may help: not if another program was not found."""
+    if failure.missing:
+        return failure.missing in fix.failed_text.split()
+    return bool(failure.forms)
 
 
 def _has_setting(words: frozenset[str]) -> bool:

@@ -14,10 +14,9 @@ from rekindle.errors import InvalidInput
 from rekindle.knowledge.examples.records import Example
 from rekindle.knowledge.wishes.records import Wish
 
-from .command_forms import is_everyday
+from .command_forms import is_everyday_run
 from .harmless import is_own_command, is_plain_value
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
-from .programs import PROGRAM_RUNNERS
 from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
 MAX_VARIANTS = 10
@@ -199,8 +198,7 @@ def list_variants(item: PlaybookItem) -> list[str]:
 
     What else sessions do with a command that everybody knows, behind a program that runs it, is no news.
     """
-    program, _, runs = item.name.partition(" ")
-    if program in PROGRAM_RUNNERS and is_everyday(runs):
+    if is_everyday_run(item.name):
         return []
     shown = item.forms[0].text
     least = max(2, MIN_ARGUMENT_SHARE * len(item.sessions))

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from rekindle.judging.rules.evidence import Evidence
 from rekindle.knowledge.notes.calls import read_command, read_forms, read_path
 from rekindle.knowledge.notes.command_forms import (
     CommandForm,
@@ -18,8 +19,10 @@ from rekindle.knowledge.notes.command_forms import (
 from rekindle.knowledge.notes.harmless import is_file_name
 from rekindle.knowledge.notes.note import RecalledNote, make_note_id
 from rekindle.knowledge.notes.playbook import IsPresent, Playbook, is_never_missing
-from rekindle.types import ToolCall
+from rekindle.projects import is_below, normalize_folder
+from rekindle.types import Message, ToolCall
 
+_NO_RESULT = Message("tool")
 MAX_SIMILAR_PATHS = 3  # to one that does not exist
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
@@ -38,6 +41,10 @@ _WRONG_FOLDER = re.compile(
     r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
     r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
 )
+# A package in the folder that the shell was in has no such script; another one may.
+_MISSING_SCRIPT = re.compile(r"(?i)\bmissing script: ?[\"']|\bscript not found [\"']")
+_OTHER_MODULE = re.compile(r"directory prefix (\S{1,200}) does not contain main module")
+_FOLDER_KEYS = ("workdir", "cwd", "working_directory")
 _CHANGED_FOLDER = re.compile(r"\bcd ['\"]?([^\s'\";&|]+)")
 _QUOTED_PATH = re.compile(r"['\"]([\w.:/\\-]{3,300})['\"]")
 _UNOPENED_FOLDER = re.compile(r"could not open directory '([^'\n]{1,300})'")
@@ -52,7 +59,7 @@ def suggest_paths(
 ) -> list[RecalledNote]:
     """Return where a missing file is, files like it, or files next to it, if they are present."""
     lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
-    if not lines:
+    if not lines or _is_elsewhere(call, root):
         return []
     named = [path for path in _list_paths(call, root) if any(path in line for line in lines)]
     reported = [path for path in _list_reported_paths(lines, root) if path not in named]
@@ -96,7 +103,7 @@ def _list_reported_paths(lines: Sequence[str], root: str) -> Iterator[str]:
 def _is_here(path: str, playbook: Playbook, root: str, call: ToolCall, result: str) -> bool:
     """Return whether a path is below the project, but not below the folder that the shell is in."""
     command = read_command(call)
-    if not command or any(is_absolute_path(one) for one in _CHANGED_FOLDER.findall(command)):
+    if not command or _is_folder_chosen(call, command):
         return False  # tools for files, and commands that went there, looked in the right place
     if f"{format_path(root)}/{path}" in command.replace("\\", "/"):
         return False
@@ -114,18 +121,43 @@ def suggest_folder(
     playbook: Playbook, root: str, call: ToolCall, result: str
 ) -> list[RecalledNote]:
     """Return where a command works that did not find its project in the folder of the shell."""
-    command = read_command(call)
-    if not (root and command and _WRONG_FOLDER.search(result[-4_000:])):
+    command, end = read_command(call), result[-4_000:]
+    lacks_script = _MISSING_SCRIPT.search(end) is not None
+    if not (root and command and (lacks_script or _WRONG_FOLDER.search(end))):
         return []
-    if any(is_absolute_path(folder) for folder in _CHANGED_FOLDER.findall(command)):
-        return []  # it went there on purpose
+    if _is_folder_chosen(call, command):
+        return []
     keys = {form.key for form in read_forms(call, root)}
     known = [form for item in playbook.commands if item.name in keys for form in item.forms]
+    if lacks_script and not known:
+        return []  # perhaps no package has it
     best = max(known, key=lambda form: form.sessions, default=None)
-    folder = f"{root.rstrip('/')}/{best.folder}" if best and best.folder else root
-    folder = format_path(folder)
+    module = _OTHER_MODULE.search(end)
+    if module and f"{module[1]}/go.mod" in playbook.paths:
+        below = module[1]
+    else:
+        below = best.folder if best else ""
+    folder = format_path(f"{root.rstrip('/')}/{below}" if below else root)
     text = f"The shell was in another folder: `cd {folder}` first."
     return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
+
+
+def _is_folder_chosen(call: ToolCall, command: str) -> bool:
+    """Return whether a command went to a folder on purpose, by `cd` or by an argument of the tool."""
+    return any(map(is_absolute_path, _list_chosen_folders(call, command)))
+
+
+def _is_elsewhere(call: ToolCall, root: str) -> bool:
+    """Return whether a command went to a folder outside of the project."""
+    above = normalize_folder(root)
+    chosen = map(normalize_folder, _list_chosen_folders(call, read_command(call)))
+    return any(folder[0] == "/" and not is_below(folder, above) for folder in chosen)
+
+
+def _list_chosen_folders(call: ToolCall, command: str) -> list[str]:
+    arguments = Evidence(call, _NO_RESULT).arguments
+    given = (arguments.get(key) for key in _FOLDER_KEYS)
+    return [*_CHANGED_FOLDER.findall(command), *(one for one in given if isinstance(one, str))]
 
 
 def _list_patterns(form: CommandForm) -> list[str]:

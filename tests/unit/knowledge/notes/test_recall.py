@@ -504,6 +504,49 @@ def test_a_command_that_mostly_fails_is_no_command_that_works() -> None:
     assert [note.command for note in list_notes(playbook) if note.mostly_fails] == ["npm test"]
 
 
+def test_a_folder_that_the_tool_was_given_was_chosen_on_purpose() -> None:
+    playbook = build(*[[bash("go vet ./..."), read("README.md")]] * 3)
+    outside = "go: go.mod file not found"
+    call = ToolCall("1", "Bash", {"command": "go vet ./...", "workdir": "/home/me/other"})
+    assert not recall_failure(playbook, ROOT, call, outside).notes
+    call = ToolCall("1", "Bash", {"command": "cat README.md", "workdir": "/home/me/other"})
+    gone = "cat: README.md: No such file or directory"
+    assert not recall_failure(playbook, ROOT, call, gone).notes
+    guides = build(*[[read("docs/README.md")]] * 3)
+    assert not recall_failure(guides, ROOT, call, gone).notes
+    assert "`docs/README.md`" in recall_failure(guides, ROOT, bash("cat README.md").call, gone).text
+    assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, bash("cat README.md").call, gone).text
+
+
+def test_a_script_that_is_missing_is_in_the_folder_where_it_worked() -> None:
+    playbook = build(*[[bash("bun run lint")]] * 3)
+    missing = 'error: Script not found "lint"'
+    assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, bash("bun run lint").call, missing).text
+    unknown = recall_failure(
+        playbook, ROOT, bash("bun run dist").call, missing.replace("lint", "dist")
+    )
+    assert "cd " not in unknown.text
+
+
+def test_a_module_in_a_folder_below_is_built_there() -> None:
+    playbook = build(*[[bash("go build ./..."), read("e2e/go.mod")]] * 3)
+    result = "pattern ./e2e/...: directory prefix e2e does not contain main module"
+    text = recall_failure(playbook, ROOT, bash("go build ./e2e/...").call, result).text
+    assert f"`cd {ROOT}/e2e`" in text
+
+
+def test_what_set_a_variable_for_another_program_is_no_way_to_find_one() -> None:
+    fixed = [
+        bash("node --run check", failed=True, result="zsh:1: command not found: node"),
+        bash("env PATH=/opt/bin ~/.local/bin/node --run check"),
+    ]
+    playbook = build(*[fixed] * 3)
+    text = recall_failure(
+        playbook, ROOT, bash("python x.py").call, "zsh:1: command not found: python"
+    )
+    assert "PATH" not in text.text
+
+
 def test_nobody_is_advised_to_skip_a_check() -> None:
     hooks = [bash("git commit -m a", failed=True, result=DENIED), bash("git commit -nm a")]
     tls = [
