@@ -157,7 +157,8 @@ def _is_elsewhere(call: ToolCall, root: str) -> bool:
 def _list_chosen_folders(call: ToolCall, command: str) -> list[str]:
     arguments = Evidence(call, _NO_RESULT).arguments
     given = (arguments.get(key) for key in _FOLDER_KEYS)
-    return [*_CHANGED_FOLDER.findall(command), *(one for one in given if isinstance(one, str))]
+    named = (one for one in given if isinstance(one, str) and one.strip())
+    return [*_CHANGED_FOLDER.findall(command), *named]
 
 
 def _list_patterns(form: CommandForm) -> list[str]:
