@@ -10,7 +10,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from math import exp, log
+from operator import mul
 from typing import NamedTuple
 
 from .records import PlaybookItem, PlaybookSession, hash_words
@@ -77,7 +79,12 @@ class NamedItem(NamedTuple):
 
 def add_name_words(items: Sequence[PlaybookItem]) -> list[NamedItem]:
     """Return items with the words of their names."""
-    return [NamedItem(one, hash_words(one.name)) for one in items]
+    return [NamedItem(one, _hash_name(one.name)) for one in items]
+
+
+@lru_cache(maxsize=20_000)
+def _hash_name(name: str) -> frozenset[int]:
+    return frozenset(hash_words(name))
 
 
 class Scorer:
@@ -115,7 +122,7 @@ class Scorer:
         found: list[float] = []
         for one in sessions:
             common = sum(weight[word] for word in one.words if word in ours)
-            norm = (our_sum * sum(weight[word] for word in one.words)) ** 0.5 if common else 0.0
+            norm = (our_sum * sum(map(weight.__getitem__, one.words))) ** 0.5 if common else 0.0
             found.append(common / norm if norm else 0.0)
         return found
 
@@ -125,8 +132,8 @@ class Scorer:
         rivals = log(1 + sum(bool(one.words) and one.words <= self._named_words for one in items))
         namesakes = self._find_namesakes(items)
         return [
-            self._describe_item(one, frequency, len(items), rivals)._replace(
-                names_branch=float(one.item.name in namesakes)
+            self._describe_item(
+                one, frequency, len(items), rivals, names_branch=one.item.name in namesakes
             )
             for one in items
         ]
@@ -148,12 +155,18 @@ class Scorer:
         }
 
     def _describe_item(
-        self, named: NamedItem, frequency: Counter[int], total: int, rivals: float
+        self,
+        named: NamedItem,
+        frequency: Counter[int],
+        total: int,
+        rivals: float,
+        *,
+        names_branch: bool,
     ) -> Features:
         item = named.item
         sessions = item.sessions[: bisect_left(item.sessions, self._count)]
-        recency = sum(self._decay[number] for number in sessions) / self._decay_sum
-        similarity = sum(self._squares[number] for number in sessions) / self._square_sum
+        recency = sum(map(self._decay.__getitem__, sessions)) / self._decay_sum
+        similarity = sum(map(self._squares.__getitem__, sessions)) / self._square_sum
         common = named.words & self._named_words
         return Features(
             recency=log(recency + _FLOOR),
@@ -165,7 +178,7 @@ class Scorer:
             has_path=float("/" in item.name and item.name in self._request),
             rivals=rivals,
             on_branch=self._compare_branch(item),
-            names_branch=0.0,
+            names_branch=float(names_branch),
         )
 
     def _compare_branch(self, item: PlaybookItem) -> float:
@@ -198,10 +211,7 @@ def _is_joined(beside: str) -> bool:
 
 def compute_logit(features: Features, weights: Weights) -> float:
     """Return the logarithm of the odds that the session uses the item."""
-    logit = weights.intercept
-    for feature, weight in zip(features, weights[1:], strict=True):
-        logit += feature * weight
-    return logit
+    return sum(map(mul, features, weights[1:]), weights.intercept)
 
 
 def compute_probability(logit: float) -> float:

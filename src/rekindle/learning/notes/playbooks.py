@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -35,7 +36,7 @@ QUARANTINED = "quarantined"  # the state of a note that an agent proposed
 MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
 _decode_origin = msgspec.json.Decoder(NoteOrigin).decode
-_decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
+_decode_playbook = lru_cache(maxsize=4)(msgspec.msgpack.Decoder(Playbook).decode)
 
 
 def load_playbook(store: Store, project: str) -> Playbook:
