@@ -292,10 +292,12 @@ def _hide_values(text: str, names: AbstractSet[str]) -> str:
 
 
 def _collect_files(uses: Sequence[Sequence[FileUse]]) -> Iterable[PlaybookItem]:
-    """Yield the files that sessions used, by what each of them used."""
+    """Yield the files that sessions used, by what each of them used, without the project's folder."""
     used: dict[str, tuple[list[int], list[int]]] = {}
     for number, files in enumerate(uses):
         for file in files:
+            if file.path == ".":
+                continue
             sessions, counts = used.setdefault(file.path, ([], []))
             sessions.append(number)
             counts.append(file.count)

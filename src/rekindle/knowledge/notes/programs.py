@@ -80,6 +80,7 @@ _TASK_RUNNERS = split_words(
 _RUN_WORDS = split_words("run exec x tool task run-script dlx")
 _REACHING_PROGRAMS = split_words("curl wget ssh scp rsync")
 _ABOUT_WORDS = split_words("--version -V version --help -h help")
+_EVERYWHERE = split_words("--help --version")  # what programs of a project take, too
 _VERSION_BY_V = split_words("node npm npx pnpm yarn bun deno php ruby")
 _SCRIPT_OPTIONS = split_words("- -- -c -e -lc -p -r -s")  # what follows is the script itself
 
@@ -135,6 +136,8 @@ def is_worth_telling(form: str) -> bool:
     program, *words = form.split(" ")
     name = program.rsplit("/", 1)[-1]
     if name in _KNOWN_PROGRAMS and _is_version_check(name, words):
+        return False
+    if words and words[-1] in _EVERYWHERE:
         return False
     if name in _REACHING_PROGRAMS and all(word[0] == "-" or is_slot(word) for word in words):
         return False

@@ -291,7 +291,16 @@ def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[Kno
             latest = max(fixes, key=lambda one: one.sessions[-1])
             sessions = sorted({number for one in fixes for number in one.sessions})
             common.append(KnownFix(latest.fix, tuple(sessions)))
-    return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+    shortest = [
+        one for one in common if not any(_is_shorter(other.fix, one.fix) for other in common)
+    ]
+    return sorted(shortest, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _is_shorter(fix: Fix, other: Fix) -> bool:
+    """Return whether a fix is the same as another, with fewer steps before it."""
+    same = (fix.failed_text, fix.fixed_text) == (other.failed_text, other.fixed_text)
+    return same and {*fix.steps} < {*other.steps}
 
 
 def _describe_change(fix: Fix) -> tuple[object, ...]:

@@ -470,10 +470,11 @@ def test_what_says_nothing_about_a_project_is_not_told() -> None:
         "go version",
         "git remote show origin",
         "curl -s http://a.b",
+        "scripts/check.sh --help",
     )
-    playbook = build(*[[bash(line) for line in (*lines, "pytest -v")]] * 6)
-    told = [note.command for note in recall_start(playbook, "go on").notes]
-    assert told == ["pytest -v"]
+    used = [*(bash(line) for line in (*lines, "pytest -v")), read(".")]
+    notes = recall_start(build(*[used] * 6), "go on").notes
+    assert [note.command or note.path for note in notes] == ["pytest -v"]
 
 
 def test_a_command_is_told_with_its_options_and_not_with_their_values() -> None:
@@ -516,6 +517,8 @@ def test_a_folder_that_the_tool_was_given_was_chosen_on_purpose() -> None:
     assert not recall_failure(guides, ROOT, call, gone).notes
     assert "`docs/README.md`" in recall_failure(guides, ROOT, bash("cat README.md").call, gone).text
     assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, bash("cat README.md").call, gone).text
+    empty = ToolCall("1", "Bash", {"command": "cat README.md", "workdir": ""})
+    assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, empty, gone).text
 
 
 def test_a_script_that_is_missing_is_in_the_folder_where_it_worked() -> None:
@@ -591,6 +594,21 @@ def test_a_fix_that_sessions_needed_on_different_packages_is_told_at_the_start()
     assert "then worked" not in recall_start(once, "fix the parser").text  # perhaps a fork
     twice = build(*usual, fail_and_fix("auth"), fail_and_fix("sync"))
     assert "`go test -c ./sync` then worked (2 sessions)" in recall_start(twice, "fix it").text
+
+
+def test_the_same_fix_with_more_steps_is_not_told_at_the_start() -> None:
+    short = "npm run lint:fix && npm run lint"
+    longer = short.replace("&&", "&& npm run build &&")
+    lines = {"fix the parser": short, "add a test": short, "rename it": longer, "move it": longer}
+    playbook = build_playbook(
+        observe(
+            number, request, bash("npm run lint", failed=True, result=DENIED), bash(lines[request])
+        )
+        for number, request in enumerate(lines)
+    )
+    text = recall_start(playbook, "fix the parser").text
+    assert f"`{short}` then worked (2 sessions)" in text
+    assert text.count("then worked") == 1
 
 
 def test_a_rule_of_a_program_is_told_where_something_was_learned() -> None:
