@@ -103,9 +103,9 @@ class Excerpts:
             )
         return rows[-1][0] if rows else None
 
-    def find_last(self, session: str) -> int | None:
-        """Return the position of the last message."""
-        return self.find_start(session, 2**62, 1)
+    def find_last(self, session: str, until: int = 2**62 - 1) -> int | None:
+        """Return the position of the last message, up to another position."""
+        return self.find_start(session, until + 1, 1)
 
     def load_message(self, session: str, position: int) -> Message | None:
         """Return one message as a whole."""

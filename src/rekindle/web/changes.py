@@ -83,7 +83,8 @@ class ChangeFeed:
         pause = 0.0
         while self._topics:
             try:
-                await asyncio.wait_for(self._wanted.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
             except TimeoutError:
                 pass
             self._wanted.clear()

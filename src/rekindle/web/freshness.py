@@ -86,7 +86,8 @@ class SessionFreshness:
                 spent = time.monotonic() - started
                 pause = max(RESCAN_SECONDS if is_watching else POLL_SECONDS, spent / MAX_SHARE)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await changed.wait()
                 if changed.is_set():  # a file that grows all the time must not keep a core busy
                     await asyncio.sleep(min(spent / MAX_BUSY_SHARE, POLL_SECONDS))
         finally:

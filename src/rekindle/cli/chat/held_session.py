@@ -73,7 +73,8 @@ async def _wait_until_free(
     try:
         while await executor.run(hold.find_other, session.id) is not None:
             try:
-                await asyncio.wait_for(stopped.wait(), _POLL_SECONDS)
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await stopped.wait()
             except TimeoutError:
                 continue
             return

@@ -45,7 +45,8 @@ async def _keep_showing(
     while not ended.is_set():
         await _send_notice(platform, inbound, id, "working")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), REPEAT_SECONDS)
+            async with asyncio.timeout(REPEAT_SECONDS):
+                await ended.wait()
 
 
 async def _send_last_notice(

@@ -76,7 +76,8 @@ class OutputFeed:
                     return
                 else:
                     try:
-                        await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
+                        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                            await changed.wait()
                     except TimeoutError:
                         yield ": still here\n\n"
         finally:
@@ -87,7 +88,8 @@ class OutputFeed:
 
     async def _wait_until_replayed(self) -> None:
         try:
-            await asyncio.wait_for(self._replayed.wait(), REPLAY_SECONDS)
+            async with asyncio.timeout(REPLAY_SECONDS):
+                await self._replayed.wait()
         except TimeoutError:
             pass
 

@@ -237,9 +237,10 @@
     if (source || document.hidden) return;
     source = new EventSource(`${address}/events?after=${after}`);
     source.addEventListener("message", (event) => {
-      if (Number(event.lastEventId) >= after) {
-        JSON.parse(event.data).forEach(apply);
-        after = Number(event.lastEventId);
+      const changes = JSON.parse(event.data), position = Number(event.lastEventId);
+      if (position >= after || changes.some((change) => change.how === "reload")) {
+        changes.forEach(apply);
+        after = Math.max(after, position);
         chip.hidden = false;
         followEnd();
       }

@@ -28,13 +28,15 @@ MAX_POSITION = 2**62
 IDLE_SECONDS = 15.0
 MAX_CAUGHT_UP = 5 * PAGE_MESSAGES  # somebody further behind loads the page again
 KEEP_ALIVE = b": still here\n\n"
+_NO_MESSAGE = -1  # the position before the first one
 _log = logging.getLogger(__name__)
 
 
 class LiveEvent(NamedTuple):
-    """Bytes to send, and the position of the newest message in them."""
+    """Bytes to send, and the positions of the newest message before them and in them."""
 
     number: int
+    start: int
     position: int
     data: bytes
 
@@ -45,13 +47,18 @@ def encode_event(position: int, changes: Sequence[PageChange]) -> bytes:
     return f"id: {position}\ndata: {text}\n\n".encode()
 
 
+def encode_reload(position: int) -> bytes:
+    """Encode that the page must be loaded again."""
+    return encode_event(position, [PageChange("", "reload", "")])
+
+
 class _SessionChannel:
     """A session that somebody looks at."""
 
     def __init__(self, position: int) -> None:
         self.viewers = 0
         self.position = position
-        self.count = -1  # messages of the session
+        self.is_new = True  # nobody has looked for new messages yet
         self.number = 0  # of the last event
         self.events: deque[LiveEvent] = deque(maxlen=KEPT_EVENTS)
         self.changed = asyncio.Event()
@@ -59,9 +66,17 @@ class _SessionChannel:
         self.is_over = False
 
     def publish(self, position: int, changes: Sequence[PageChange]) -> None:
-        self.number += 1
+        self._add(position, encode_event(position, changes))
         self.position = position
-        self.events.append(LiveEvent(self.number, position, encode_event(position, changes)))
+
+    def go_back(self, position: int) -> None:
+        """Tell all viewers that the messages after a position are gone."""
+        self._add(self.position, encode_reload(self.position))
+        self.position = position
+
+    def _add(self, position: int, data: bytes) -> None:
+        self.number += 1
+        self.events.append(LiveEvent(self.number, self.position, position, data))
         self.wake()
 
     def wake(self) -> None:
@@ -81,10 +96,10 @@ class LiveTranscripts:
         """Yield events from the message after a position on, until the session is deleted."""
         channel = self._channels.get(session_id)
         if channel is None or channel.is_over:
-            last = await self._context.run(self._context.store.excerpts.find_last, session_id)
+            last = await self._find_last(session_id, MAX_POSITION)
             channel = self._channels.get(session_id)
             if channel is None or channel.is_over:
-                channel = self._channels[session_id] = _SessionChannel(-1 if last is None else last)
+                channel = self._channels[session_id] = _SessionChannel(last)
         channel.viewers += 1
         try:
             if channel.task is None:
@@ -103,26 +118,35 @@ class LiveTranscripts:
     async def _iter_events(
         self, session_id: str, channel: _SessionChannel, after: int
     ) -> AsyncIterator[bytes]:
-        number = channel.number
-        position, target = after, channel.position
-        if position < target:
-            yield await self._catch_up(session_id, position, target)
-            position = target
+        number, target = channel.number, channel.position
+        if missed := await self._catch_up(session_id, after, target):
+            yield missed
+        position = max(after, target)
         while not channel.is_over:
             if number == channel.number:
                 try:
-                    await asyncio.wait_for(channel.changed.wait(), IDLE_SECONDS)
+                    async with asyncio.timeout(IDLE_SECONDS):
+                        await channel.changed.wait()
                 except TimeoutError:
                     yield KEEP_ALIVE
                 continue
             waiting = [event for event in channel.events if event.number > number]
-            if not waiting or waiting[0].number != number + 1:  # too slow: some are gone
+            if waiting[0].number != number + 1:  # too slow: some are gone
                 number, target = channel.number, channel.position
-                yield await self._catch_up(session_id, position, target)
-                position = target
+                if missed := await self._catch_up(session_id, position, target):
+                    yield missed
+                position = max(position, target)
                 continue
-            yield b"".join(event.data for event in waiting)
-            number, position = waiting[-1].number, waiting[-1].position
+            number = waiting[-1].number
+            parts: list[bytes] = []
+            for event in waiting:
+                if event.start in (position, event.position):
+                    parts.append(event.data)
+                else:  # the viewer has some of these messages, from a page that was newer
+                    parts.append(await self._catch_up(session_id, position, event.position))
+                position = max(position, event.position)
+            if data := b"".join(parts):
+                yield data
 
     async def _run_channel(self, session_id: str, channel: _SessionChannel) -> None:
         try:
@@ -136,15 +160,17 @@ class LiveTranscripts:
             channel.wake()
 
     async def _publish(self, session: Session, channel: _SessionChannel) -> None:
-        if channel.count > session.message_count:
-            channel.publish(channel.position, [PageChange("", "reload", "")])
-        is_first = channel.count < 0
-        channel.count = session.message_count
+        is_first, channel.is_new = channel.is_new, False
         while True:
             start = channel.position
             changes, position = await self._context.run(
                 self._render_after, session, start, MAX_POSITION
             )
+            # Looked for afterwards: what was rendered may have come in place of what is gone.
+            last = await self._find_last(session.id, start)
+            if last < start:  # undone, or replaced by a summary
+                channel.go_back(last)
+                continue
             if position > start or not is_first:
                 channel.publish(position, [*changes, *_list_fact_changes(session)])
             is_first = True  # the facts were sent
@@ -153,8 +179,10 @@ class LiveTranscripts:
 
     async def _catch_up(self, session_id: str, after: int, until: int) -> bytes:
         """Return the messages that a viewer lacks between two positions."""
-        if until - after > MAX_CAUGHT_UP:
-            return encode_event(until, [PageChange("", "reload", "")])
+        if until - after > MAX_CAUGHT_UP or await self._find_last(session_id, after) < after:
+            return encode_reload(max(after, until))
+        if until <= after:
+            return b""
         session = await self._context.run(self._context.store.session, session_id)
         parts: list[bytes] = []
         while after < until:
@@ -164,6 +192,12 @@ class LiveTranscripts:
                 break
             after = position
         return b"".join(parts)
+
+    async def _find_last(self, session_id: str, until: int) -> int:
+        """Return the position of the last message up to a position."""
+        find = self._context.store.excerpts.find_last
+        last = await self._context.run(find, session_id, until)
+        return _NO_MESSAGE if last is None else last
 
     def _render_after(
         self, session: Session, after: int, until: int
