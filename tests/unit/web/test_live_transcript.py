@@ -60,11 +60,11 @@ class Viewer:
 class Audience:
     """Live transcripts of a store, and their viewers."""
 
-    def __init__(self, store: Store, home: Path) -> None:
+    def __init__(self, store: Store, home: Path, poll_seconds: float = 0.01) -> None:
         executor = StoreExecutor(store, threads=2)
         config = load_config({"REKINDLE_HOME": str(home)})
         context = WebContext(config, executor, get_renderer(), False)
-        self.feed = ChangeFeed(executor, poll_seconds=0.01)
+        self.feed = ChangeFeed(executor, poll_seconds)
         self.live = LiveTranscripts(context, self.feed)
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -216,6 +216,26 @@ def test_what_is_redone_is_shown_again(store: Store, tmp_path: Path) -> None:
         await audience.wait(lambda: new.is_connected)
         store.redo("s-1")
         await audience.wait(lambda: new.order == ["m2"])
+        assert not new.is_told_to_reload
+        await audience.close()
+
+    asyncio.run(run())
+
+
+def test_a_page_loaded_after_an_undo_is_not_told_of_it(store: Store, tmp_path: Path) -> None:
+    fill(store, *[Message("user", f"word{n}.") for n in range(3)])
+
+    async def run() -> None:
+        audience, old, new = Audience(store, tmp_path, poll_seconds=PATIENCE), Viewer(2), Viewer(1)
+        audience.add(old)
+        await audience.wait(lambda: old.is_connected)
+        store.undo("s-1")
+        audience.add(new)
+        while not new.is_connected:  # the stream has not looked since
+            await asyncio.sleep(0.001)
+        await audience.wait(lambda: old.is_told_to_reload)
+        store.append("s-1", Message("user", "word3."))
+        await audience.wait(lambda: new.order == ["m3"])
         assert not new.is_told_to_reload
         await audience.close()
 

@@ -38,18 +38,13 @@ class LiveEvent(NamedTuple):
     number: int
     start: int
     position: int
-    data: bytes
+    data: bytes  # nothing if messages are gone, which not every viewer has
 
 
 def encode_event(position: int, changes: Sequence[PageChange]) -> bytes:
     """Encode changes of a page as one server-sent event."""
     text = replace_surrogates(json.dumps([one._asdict() for one in changes], ensure_ascii=False))
     return f"id: {position}\ndata: {text}\n\n".encode()
-
-
-def encode_reload(position: int) -> bytes:
-    """Encode that the page must be loaded again."""
-    return encode_event(position, [PageChange("", "reload", "")])
 
 
 class _SessionChannel:
@@ -70,8 +65,8 @@ class _SessionChannel:
         self.position = position
 
     def go_back(self, position: int) -> None:
-        """Tell all viewers that the messages after a position are gone."""
-        self._add(self.position, encode_reload(self.position))
+        """Have all viewers looked after: the messages after a position are gone."""
+        self._add(self.position, b"")
         self.position = position
 
     def _add(self, position: int, data: bytes) -> None:
@@ -118,10 +113,10 @@ class LiveTranscripts:
     async def _iter_events(
         self, session_id: str, channel: _SessionChannel, after: int
     ) -> AsyncIterator[bytes]:
-        number, target = channel.number, channel.position
-        if missed := await self._catch_up(session_id, after, target):
-            yield missed
-        position = max(after, target)
+        number = channel.number
+        data, position = await self._catch_up(session_id, after, channel.position)
+        if data:
+            yield data
         while not channel.is_over:
             if number == channel.number:
                 try:
@@ -132,19 +127,21 @@ class LiveTranscripts:
                 continue
             waiting = [event for event in channel.events if event.number > number]
             if waiting[0].number != number + 1:  # too slow: some are gone
-                number, target = channel.number, channel.position
-                if missed := await self._catch_up(session_id, position, target):
-                    yield missed
-                position = max(position, target)
+                number = channel.number
+                data, position = await self._catch_up(session_id, position, channel.position)
+                if data:
+                    yield data
                 continue
             number = waiting[-1].number
             parts: list[bytes] = []
             for event in waiting:
-                if event.start in (position, event.position):
-                    parts.append(event.data)
-                else:  # the viewer has some of these messages, from a page that was newer
-                    parts.append(await self._catch_up(session_id, position, event.position))
-                position = max(position, event.position)
+                data = event.data
+                if data and event.start == position:
+                    position = event.position
+                elif not data or event.start < event.position:
+                    # Some are gone, or the viewer has some from a page that was newer.
+                    data, position = await self._catch_up(session_id, position, event.position)
+                parts.append(data)
             if data := b"".join(parts):
                 yield data
 
@@ -177,21 +174,22 @@ class LiveTranscripts:
             if position == start:
                 return
 
-    async def _catch_up(self, session_id: str, after: int, until: int) -> bytes:
-        """Return the messages that a viewer lacks between two positions."""
+    async def _catch_up(self, session_id: str, after: int, until: int) -> tuple[bytes, int]:
+        """Return the messages that a viewer lacks up to a position, and the one that is reached."""
         if until - after > MAX_CAUGHT_UP or await self._find_last(session_id, after) < after:
-            return encode_reload(max(after, until))
-        if until <= after:
-            return b""
-        session = await self._context.run(self._context.store.session, session_id)
+            reached = max(after, until)
+            return encode_event(reached, [PageChange("", "reload", "")]), reached
         parts: list[bytes] = []
-        while after < until:
-            changes, position = await self._context.run(self._render_after, session, after, until)
-            parts.append(encode_event(position, changes))
-            if position == after:
-                break
-            after = position
-        return b"".join(parts)
+        if after < until:
+            session = await self._context.run(self._context.store.session, session_id)
+            while after < until:
+                render = self._render_after
+                changes, reached = await self._context.run(render, session, after, until)
+                if reached == after:
+                    break
+                parts.append(encode_event(reached, changes))
+                after = reached
+        return b"".join(parts), after
 
     async def _find_last(self, session_id: str, until: int) -> int:
         """Return the position of the last message up to a position."""
