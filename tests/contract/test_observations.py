@@ -239,6 +239,20 @@ def test_a_replay_asks_with_what_was_known_before(store: Store) -> None:
     assert replay_projects(store, "nobody/nothing")[0].scores == []
 
 
+def test_a_replay_knows_the_repository_of_the_project(store: Store) -> None:
+    unknown = "GraphQL: Could not resolve to a Repository with the name 'eve/app'. (repository)"
+    commands = (
+        ("git push", "To github.com:owner/app.git\n   1..2  main -> main", True),
+        ("gh pr view 7 --repo eve/app", unknown, False),
+        ("gh pr view 7 --json title", "title: Fix it", True),
+    )
+    tell_several(store, 7, *commands)
+    notes, *_ = replay_projects(store, "github.com/owner/app")
+    failures = [one for score in notes.scores for one in score.recalls if one.moment == "failure"]
+    assert len(failures) == 2
+    assert all("This project is `owner/app` on GitHub." in one.text for one in failures)
+
+
 @pytest.mark.parametrize(("shared", "control_share"), [(False, 0.0), (True, 0.0), (False, 1.0)])
 def test_a_new_session_starts_with_the_notes_unless_it_is_shared_or_cold(
     store: Store, shared: bool, control_share: float

@@ -229,13 +229,14 @@ def replay_session(
     earlier: Iterable[SessionObservation],
     common: AbstractSet[str],
     variants: Mapping[str, NoteDecisions] | None = None,
+    project: str = "",
 ) -> Iterator[tuple[str, SessionScore]]:
     """Yield the score of each way to answer for a session, after its project's earlier ones."""
 
     def is_own(key: str) -> bool:
         return key not in common and not is_everyday(key)
 
-    playbook = build_playbook(earlier)
+    playbook = build_playbook(earlier, project=project)
     for name, recaller in make_recallers(variants).items():
         yield name, _replay_session(one, playbook, recaller, is_own)
 

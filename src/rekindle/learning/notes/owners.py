@@ -59,7 +59,7 @@ def recall_for_owner_at_failure(
 def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:
     """Build the playbook of a project from one owner's sessions."""
     found = store.observations.load_newest(project, VERSION, MAX_SESSIONS, owner=owner)
-    return build_playbook(_decode_observation(data) for data in found)
+    return build_playbook((_decode_observation(data) for data in found), project=project)
 
 
 def _load_owner_decisions(store: Store, project: str) -> NoteDecisions:

@@ -63,6 +63,7 @@ class ReplayWork(NamedTuple):
     """Sessions of a project that are to be replayed, by number, with all that came before them."""
 
     reader: WorkReader
+    project: str
     sessions: Sequence[tuple[str, str]]  # id and folder, oldest first
     first: int
     common: frozenset[str]
@@ -158,7 +159,14 @@ def _replay_histories(
     ):
         first, last = chunk.work[0], chunk.work[-1].number
         history = histories[first.project]
-        work = ReplayWork(reader, history.sessions[: last + 1], first.number, common, variants)
+        work = ReplayWork(
+            reader=reader,
+            project=first.project,
+            sessions=history.sessions[: last + 1],
+            first=first.number,
+            common=common,
+            variants=variants,
+        )
         chunks.append(Chunk(chunk.name, work, chunk.seconds))
         about = (history.digest, first.number, last, sorted(common), variants)
         keys.append(blake2b(repr(about).encode(), digest_size=16).hexdigest())
@@ -181,7 +189,7 @@ def replay_chunk(work: ReplayWork) -> _Scores:
         with suppress(NotFound, KeyError):  # deleted meanwhile
             loaded, observation = read_session(work.reader, id), _decode_observation(data[id])
             session = ReplaySession(observation, folder, loaded.request, loaded.calls)
-            found += replay_session(session, earlier, work.common, work.variants)
+            found += replay_session(session, earlier, work.common, work.variants, work.project)
             earlier.append(observation)
     return found
 
