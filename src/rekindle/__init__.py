@@ -64,7 +64,11 @@ if TYPE_CHECKING:
     from rekindle.learning.build import build_template
     from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.notes.learner import learn_from_sessions
-    from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+    from rekindle.learning.notes.recall import (
+        recall_at_failure,
+        recall_at_start,
+        recall_before_call,
+    )
     from rekindle.learning.verdicts.judged_sessions import iter_judged_sessions
     from rekindle.learning.warm_start import (
         NewSession,
@@ -206,6 +210,7 @@ __all__ = [
     "read_transcript",
     "recall_at_failure",
     "recall_at_start",
+    "recall_before_call",
     "run_turn",
     "to_json_value",
     "wrap",
@@ -251,7 +256,7 @@ _NAMES = {  # by module
     "learning.build": "build_template",
     "learning.library": "TemplateLibrary",
     "learning.notes.learner": "learn_from_sessions",
-    "learning.notes.recall": "recall_at_failure recall_at_start",
+    "learning.notes.recall": "recall_at_failure recall_at_start recall_before_call",
     "learning.warm_start": (
         "NewSession WarmStartConfig WarmStarter begin_session build_opening_messages"
     ),

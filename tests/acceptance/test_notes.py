@@ -352,7 +352,7 @@ def test_a_wrong_question_is_named_by_its_line(rekindle: Rekindle) -> None:
     lines = b'{"at": "start", "folder": "/x"}\n{"at": "then"}\n'
     said = rekindle.run("warm", "recall", "--batch", stdin=lines, code=2)
     assert said.stdout.count(b"\n") == 1, "the first was answered"
-    assert b"line 2: question: at: expected start or failure" in said.stderr
+    assert b"line 2: question: at: expected start, failure or call" in said.stderr
 
 
 def test_a_learned_note_is_said_in_other_words(rekindle: Rekindle, agent: Path) -> None:

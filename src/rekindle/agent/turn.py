@@ -26,16 +26,22 @@ from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, rep
 from .context_space import ContextLimits, ContextSpace
 
 SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
-# Returns what is known about the failure of a call; empty if nothing, or if it did not fail.
-Advisor: TypeAlias = Callable[[ToolCall, ToolResult], str]
 # Makes the messages fit into the space, or raises `CompressionFailed`.
 CompressCallback: TypeAlias = Callable[
     [Session, Sequence[Message], ContextSpace], Awaitable["Compacted | None"]
 ]
 
+NOT_RUN = "Not run, because it failed in earlier sessions. Call it again to run it all the same."
 MAX_REJECTIONS = 3  # of one request as too long; then the turn ends
 MAX_EMPTY_RESPONSES = 2  # consecutive; then the turn ends
 NO_ANSWER = "(The model gave no answer.)"
+
+
+class Advisor(NamedTuple):
+    """What earlier sessions know about calls: each returns a text, empty if nothing is known."""
+
+    after_call: Callable[[ToolCall, ToolResult], str] | None = None  # of its failure
+    before_call: Callable[[ToolCall], str] | None = None  # that it is known to fail
 
 
 class TurnLimits(NamedTuple):
@@ -114,7 +120,7 @@ class TurnContext(NamedTuple):
     price: Price = Price()
     steering: SteeringSource | None = None  # messages that arrived during the turn
     compress: CompressCallback | None = None
-    advise: Advisor | None = None
+    advisor: Advisor = Advisor()
     key: str | None = None
     append: Callable[[Session, Message], object] | None = None
     guard: Callable[[], None] | None = None
@@ -274,16 +280,27 @@ class _TurnRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_call(self, call: ToolCall) -> tuple[ToolCall, ToolResult]:
+        if stopped := await self._stop_call(call):
+            return call, stopped
         result = await self._context.toolbox.run(call, self._context.tool_context)
         return call, await self._add_advice(call, result)
 
     async def _add_advice(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Add known notes about a failure to the result of a failed call."""
-        advise = self._context.advise
+        advise = self._context.advisor.after_call
         advice = "" if advise is None else await self._executor.run(advise, call, result)
         if not advice:
             return result
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
+
+    async def _stop_call(self, call: ToolCall) -> ToolResult | None:
+        """Return what is said in place of running a call that is known to fail, once in a session."""
+        advise = self._context.advisor.before_call
+        advice = "" if advise is None else await self._executor.run(advise, call)
+        content = f"{NOT_RUN}\n\n{ADVICE_MARK} {advice}"
+        if not advice or any(one.role == "tool" and one.text == content for one in self._messages):
+            return None
+        return ToolResult(content, {"is_error": True, "denial": "rule"})
 
     async def _store_message(self, message: Message) -> None:
         await self._executor.run(self._append, message)

@@ -134,6 +134,10 @@ class ApiClient:
         """Return how a failure like this one was fixed before."""
         return self._call("recall_at_failure", values.RecalledNotes, body=recall)
 
+    def recall_before_call(self, recall: values.CallRecall) -> values.RecalledNotes:
+        """Return what worked in place of a call that is known to fail."""
+        return self._call("recall_before_call", values.RecalledNotes, body=recall)
+
     def get_transcript(self, name: str) -> values.TranscriptState:
         """Return how much of a transcript the server has."""
         return self._call("get_transcript", values.TranscriptState, path={"name": name})

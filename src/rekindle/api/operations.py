@@ -124,6 +124,14 @@ OPERATIONS = (
         body=values.FailureRecall,
     ),
     ApiOperation(
+        "recall_before_call",
+        "POST",
+        "/v1/recall/call",
+        "Return what worked in place of a call that is known to fail.",
+        values.RecalledNotes,
+        body=values.CallRecall,
+    ),
+    ApiOperation(
         "get_transcript",
         "GET",
         "/v1/transcripts/{name}",

@@ -171,6 +171,15 @@ class FailureRecall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remote: str | None = None
 
 
+class CallRecall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call that has not run yet, and where."""
+
+    folder: str
+    tool: str
+    arguments: str | dict[str, Any] = ""
+    remote: str | None = None
+
+
 class NoteText(Struct, frozen=True, kw_only=True):
     """A note that is part of a recall."""
 

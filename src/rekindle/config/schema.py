@@ -307,6 +307,9 @@ class WarmSection:
     at_failure: bool = declare_setting(
         True, "tell the agent how a call that failed was fixed in earlier sessions of the project"
     )
+    before_call: bool = declare_setting(
+        False, "stop a command once that is known to fail in the project, and tell what worked"
+    )
     control_share: float = declare_setting(
         0.1, "share of sessions that start cold, as a control group", limits=NumberRange(0, 1)
     )

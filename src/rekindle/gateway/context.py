@@ -41,8 +41,8 @@ async def _is_never_busy(owner: str, session: str) -> bool:
     return False
 
 
-def _advise_nobody(session: Session, role: Role) -> Advisor | None:
-    return None
+def _advise_nobody(session: Session, role: Role) -> Advisor:
+    return Advisor()
 
 
 def _describe_nothing() -> Mapping[str, JSON]:
@@ -88,7 +88,7 @@ class GatewayContext(NamedTuple):
     homes: Callable[[], Iterable[Source]] = _list_no_homes
     max_attempts: int = 3
     starter: WarmStarter | None = None
-    create_advisor: Callable[[Session, Role], Advisor | None] = _advise_nobody
+    create_advisor: Callable[[Session, Role], Advisor] = _advise_nobody
     gate: Gate | None = None
     approval_seconds: float = 600.0
     metrics: Metrics = Metrics()

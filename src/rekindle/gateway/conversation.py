@@ -135,7 +135,7 @@ class Conversation:
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
-            advise=self._context.create_advisor(session, role),
+            advisor=self._context.create_advisor(session, role),
             key=self.key,
             append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
             guard=self.hold.check,

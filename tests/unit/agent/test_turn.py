@@ -19,6 +19,8 @@ from rekindle.agent.model.providers import find_violations
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
 from rekindle.agent.turn import (
+    NOT_RUN,
+    Advisor,
     Compacted,
     ToolCalled,
     ToolReturned,
@@ -28,6 +30,7 @@ from rekindle.agent.turn import (
     TurnLimits,
     run_turn,
 )
+from rekindle.judging.judge import judge_call
 from rekindle.knowledge.notes.records import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
@@ -146,12 +149,30 @@ def test_advice_stands_behind_the_result_that_it_is_about(stage: Stage) -> None:
         call("weather", city="Atlantis"),
         call("weather", city="Rome"),
         {"text": "Sunny."},
-        advise=advise,
+        advisor=Advisor(after_call=advise),
     )
     failed, worked = [m.text for m in stage.store.messages(stage.session) if m.role == "tool"]
     assert failed.endswith(f"\n\n{ADVICE_MARK} Try Rome.")
     assert worked == "Sunny in Rome"
     assert any("Try Rome." in str(request) for request in stage.server.requests)
+
+
+def test_a_call_that_is_known_to_fail_is_stopped_once(stage: Stage) -> None:
+    def advise(call: ToolCall) -> str:
+        return "Try Rome." if "Atlantis" in str(call.arguments) else ""
+
+    stage.run(
+        call("weather", city="Atlantis"),
+        call("weather", city="Atlantis"),
+        call("weather", city="Rome"),
+        {"text": "Sunny."},
+        advisor=Advisor(before_call=advise),
+    )
+    results = [m for m in stage.store.messages(stage.session) if m.role == "tool"]
+    assert results[0].text == f"{NOT_RUN}\n\n{ADVICE_MARK} Try Rome."
+    assert "the sea took it" in results[1].text, "the second time it runs"
+    assert results[2].text == "Sunny in Rome"
+    assert judge_call(ToolCall("1", "weather", {}), results[0]).outcome == "refused"
 
 
 def test_endless_calls_end_at_the_limit_of_steps(stage: Stage) -> None:

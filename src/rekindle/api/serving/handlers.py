@@ -11,7 +11,11 @@ from rekindle.api import values
 from rekindle.api.document import build_document
 from rekindle.errors import AccessDenied, NotFound
 from rekindle.knowledge.notes.note import Recall
-from rekindle.learning.notes.recall import recall_failure_in_project, recall_in_project
+from rekindle.learning.notes.recall import (
+    recall_call_in_project,
+    recall_failure_in_project,
+    recall_in_project,
+)
 from rekindle.projects import get_project_key
 from rekindle.store import Filter, Store
 from rekindle.tenants import Access
@@ -153,6 +157,14 @@ class ApiHandlers:
             return recall_failure_in_project(
                 store, project, body.folder, body.tool, body.arguments, body.result
             )
+
+        return await self._recall(request, body.folder, body.remote, recall)
+
+    async def recall_before_call(self, request: ApiRequest) -> values.RecalledNotes:
+        body: values.CallRecall = request.body
+
+        def recall(store: Store, project: str) -> Recall:
+            return recall_call_in_project(store, project, body.folder, body.tool, body.arguments)
 
         return await self._recall(request, body.folder, body.remote, recall)
 

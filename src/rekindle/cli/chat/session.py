@@ -34,7 +34,7 @@ from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.process_reports import make_busy_check
 from rekindle.gateway.turns.inbound import is_command
-from rekindle.learning.notes.advice import create_project_advisor
+from rekindle.learning.notes.advice import NO_ADVICE, create_project_advisor
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
@@ -350,12 +350,12 @@ def _create_context(
     )
 
 
-def _choose_advisor(setup: _ChatSetup) -> Callable[[Session, Role], Advisor | None]:
-    """Return what recalls how failures were fixed in this folder's project, if that is wanted."""
-    warm = setup.config.warm
-    wanted = warm.enabled and warm.at_failure and not setup.options.cold
-    advisor = create_project_advisor(setup.store, str(Path.cwd())) if wanted else None
-    return lambda session, role: advisor
+def _choose_advisor(setup: _ChatSetup) -> Callable[[Session, Role], Advisor]:
+    """Return what creates the advisor of a turn, with what is known about this folder's project."""
+    config, folder = setup.config, str(Path.cwd())
+    if setup.options.cold:
+        return lambda session, role: NO_ADVICE
+    return lambda session, role: create_project_advisor(config, setup.store, session, folder)
 
 
 def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:

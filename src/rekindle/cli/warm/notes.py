@@ -97,8 +97,9 @@ def recall_notes(
 ) -> None:
     """Show the notes that an agent gets at the start of a session, or when a call has failed.
 
-    A question of a batch is {"at": "start", "folder": …, "message": …} or {"at": "failure",
-    "folder": …, "tool": …, "arguments": {…}, "result": …}; answers come in the same order.
+    A question of a batch is {"at": "start", "folder": …, "message": …}, {"at": "failure",
+    "folder": …, "tool": …, "arguments": {…}, "result": …} or, before a call, {"at": "call",
+    "folder": …, "tool": …, "arguments": {…}}; answers come in the same order.
 
     \b
     Examples:
@@ -154,19 +155,26 @@ def _read_question(data: bytes) -> dict[str, Any]:
 
 
 def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
-    from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+    from rekindle.learning.notes.recall import (
+        recall_at_failure,
+        recall_at_start,
+        recall_before_call,
+    )
 
     folder = _get_text(question, "folder") or os.getcwd()
     if question.get("at", "start") == "start":
         message, branch = _get_text(question, "message"), _get_text(question, "branch")
         return recall_at_start(store, folder, message, branch=branch or None)
-    if question["at"] != "failure":
-        raise InvalidInput(f"question: at: expected start or failure, got {question['at']!r:.40}")
-    arguments: Any = question.get("arguments") or {}
-    if not isinstance(arguments, dict | str):
+    if question["at"] not in ("failure", "call"):
+        found = f"{question['at']!r:.40}"
+        raise InvalidInput(f"question: at: expected start, failure or call, got {found}")
+    given: Any = question.get("arguments") or {}
+    if not isinstance(given, dict | str):
         raise InvalidInput("question: arguments: expected an object")
-    tool, result = _get_text(question, "tool"), _get_text(question, "result")
-    return recall_at_failure(store, folder, tool, cast("dict[str, JSON] | str", arguments), result)
+    tool, arguments = _get_text(question, "tool"), cast("dict[str, JSON] | str", given)
+    if question["at"] == "call":
+        return recall_before_call(store, folder, tool, arguments)
+    return recall_at_failure(store, folder, tool, arguments, _get_text(question, "result"))
 
 
 def _get_text(question: Mapping[str, Any], field: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from rekindle.agent.turn import Advisor
 from rekindle.config import Config
 from rekindle.errors import RekindleError
-from rekindle.learning.notes.advice import create_owner_advisor
+from rekindle.learning.notes.advice import NO_ADVICE, create_owner_advisor
 from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Role, Session
@@ -46,16 +46,15 @@ async def _learn_repeatedly(executor: StoreExecutor) -> None:
 
 def choose_advisors(
     config: Config, store: Store, folder: str
-) -> Callable[[Session, Role], Advisor | None]:
+) -> Callable[[Session, Role], Advisor]:
     """Return what creates the advisor of a turn: it knows the sessions of the same owner only.
 
     Only who may run commands is advised about them.
     """
-    is_wanted = config.warm.enabled and config.warm.at_failure
 
-    def create_advisor(session: Session, role: Role) -> Advisor | None:
-        if not is_wanted or role != "owner":
-            return None
-        return create_owner_advisor(store, folder, session.owner)
+    def create_advisor(session: Session, role: Role) -> Advisor:
+        if role != "owner":
+            return NO_ADVICE
+        return create_owner_advisor(config, store, session, folder)
 
     return create_advisor

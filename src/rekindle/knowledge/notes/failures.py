@@ -1,7 +1,7 @@
-"""Recall what to do about a call that failed: how such failures were fixed here before.
+"""Recall what to do about a call that failed, or that is known to fail: how it was fixed before.
 
-A note is told only if it would have named the fix of enough earlier failures of the same command: the
-fixes of a project are the backtest of each other.
+After a failure, a note is told only if it would have named the fix of enough earlier failures of the
+same command: the fixes of a project are the backtest of each other.
 """
 
 from __future__ import annotations
@@ -371,6 +371,48 @@ def _find_repository(playbook: Playbook) -> str:
             if name.count("/") == 1:
                 sessions[name] = sessions.get(name, 0) + form.sessions
     return max(sessions, key=lambda name: (sessions[name], name), default=playbook.repository)
+
+
+# ── before a call
+
+
+def recall_call(
+    playbook: Playbook, root: str, call: ToolCall, decisions: NoteDecisions = NO_DECISIONS
+) -> Recall:
+    """Recall that a call is known to fail, and what worked instead; nothing about any other call."""
+    notes = choose_call_notes(playbook, root, call, decisions)
+    return render_failure([*map(decisions.reword, notes)])
+
+
+def choose_call_notes(
+    playbook: Playbook, root: str, call: ToolCall, decisions: NoteDecisions = NO_DECISIONS
+) -> list[RecalledNote]:
+    """Return the note about the first command of a call that is known to fail, if one is."""
+    failing = {(one.text, one.folder) for one in playbook.failing}
+    forms = read_forms(call, root) if failing else ()
+    words = {word for form in forms for word in form.text.split()}
+    for form in forms:
+        known = drop_shapes(form.text), form.folder
+        for one in _list_fixes(playbook, *known) if known in failing else ():
+            note = describe_fix(one, playbook)
+            # With the words of the fix, the call does already what helped.
+            if not list_new_words(one.fix) <= words and note.id not in decisions.retired:
+                return [note]
+    return []
+
+
+def _list_fixes(playbook: Playbook, text: str, folder: str) -> list[KnownFix]:
+    """Return what fixed a form that is known to fail, what most sessions did first."""
+    found = [
+        one
+        for one in playbook.fixes
+        if one.fix.is_informative
+        and (drop_shapes(one.fix.failed_text), one.fix.failed_folder) == (text, folder)
+    ]
+    return sorted(found, key=lambda one: (-len(one.sessions), -one.sessions[-1]))
+
+
+# ── what is said
 
 
 def render_failure(notes: Sequence[RecalledNote]) -> Recall:

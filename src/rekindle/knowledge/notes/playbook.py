@@ -24,6 +24,7 @@ from .programs import (
 from .records import (
     ArgumentUse,
     CommandForms,
+    FailingForm,
     FileUse,
     Fix,
     PlaybookItem,
@@ -44,6 +45,8 @@ MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
 MIN_EXAMPLE_SESSIONS = 2  # with different requests
 MAX_EXAMPLES = 50
+MIN_FAILING_SESSIONS = 2  # with different requests
+MAX_WORKING_SHARE = 0.25  # of the sessions that ran what is known to fail
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
 _GITHUB = "github.com/"  # in front of the projects that are there
@@ -90,6 +93,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     repository: str = ""  # `owner/name` on GitHub, if the project is there
     examples: tuple[Example, ...] = ()
     checks: tuple[str, ...] = ()  # commands that run tests or check code, the commonest first
+    failing: tuple[FailingForm, ...] = ()  # that have a fix
 
 
 def build_playbook(
@@ -112,11 +116,12 @@ def build_playbook(
     by_commands = {use.path for one in newest for use in one.command_files}
     uses = _collect_files([(*one.files, *one.command_files) for one in newest])
     command_files = tuple(one for one in uses if one.name in by_commands)
+    fixes = tuple(_collect_fixes(newest, is_trusted))
     return Playbook(
         sessions=sessions,
         commands=commands,
         files=files,
-        fixes=tuple(_collect_fixes(newest, is_trusted)),
+        fixes=fixes,
         paths=tuple(_collect_paths(newest)),
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
@@ -128,6 +133,7 @@ def build_playbook(
         repository=_spell_repository(newest, project),
         examples=tuple(_collect_examples(newest, is_trusted))[-MAX_EXAMPLES:],
         checks=tuple(_list_checks(commands)),
+        failing=tuple(_collect_failing(newest, fixes)),
     )
 
 
@@ -342,6 +348,32 @@ def _merge_fixes(first: Fix, other: Fix) -> Fix:
         fixed_text=merge_slots(first.fixed_text, other.fixed_text),
         steps=tuple(map(merge_slots, first.steps, other.steps)),
     )
+
+
+def _collect_failing(
+    observations: Sequence[SessionObservation], fixes: Iterable[KnownFix]
+) -> Iterable[FailingForm]:
+    """Yield the forms with a fix that failed in several independent sessions and hardly ever worked."""
+    fixed = {
+        (drop_shapes(one.fix.failed_text), one.fix.failed_folder)
+        for one in fixes
+        if one.fix.is_informative
+    }
+    failed: dict[tuple[str, str], set[int]] = {form: set() for form in fixed}
+    worked: dict[tuple[str, str], set[int]] = {form: set() for form in fixed}
+    for number, one in enumerate(observations):
+        for use in one.commands:
+            form = drop_shapes(use.text), use.folder
+            if form in fixed:
+                (worked if use.worked else failed)[form].add(number)
+    for form, found in failed.items():
+        numbers, working = sorted(found - worked[form]), worked[form]
+        if not numbers or max(working, default=-1) > numbers[-1]:
+            continue  # it works again
+        requests = {observations[number].words for number in numbers}
+        share = len(working) / (len(working) + len(numbers))
+        if len(requests) >= MIN_FAILING_SESSIONS and share <= MAX_WORKING_SHARE:
+            yield FailingForm(*form, tuple(numbers))
 
 
 def _find_routine(

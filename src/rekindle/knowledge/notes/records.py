@@ -127,6 +127,14 @@ class CommandForms(msgspec.Struct, array_like=True, frozen=True):
     failed: int
 
 
+class FailingForm(msgspec.Struct, array_like=True, frozen=True):
+    """A form of a command that is known to fail, without the shapes of its slots."""
+
+    text: str
+    folder: str
+    sessions: tuple[int, ...]  # in which it failed and never worked
+
+
 class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
     """A command or a file, and the numbers of the sessions that used it, oldest first."""
 

@@ -19,7 +19,7 @@ from rekindle.types import Message, ToolCall
 
 from .calls import ObservedCall, read_forms
 from .command_forms import is_everyday, parse_command_line
-from .failures import choose_failure_notes, render_failure
+from .failures import choose_call_notes, choose_failure_notes, render_failure
 from .note import NO_DECISIONS, NoteDecisions, Recall, RecalledNote, make_note_id
 from .observations import MAX_CALLS_TO_FIX
 from .playbook import Playbook, build_playbook
@@ -30,7 +30,7 @@ MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
 NAIVE_COMMANDS, NAIVE_FILES, NAIVE_FORMS = 12, 8, 2
 NOTES = "notes"  # the way that is in use
-METRICS = ("given", "came_true", "commands_told", "files_told", "mended", "beside")
+METRICS = ("given", "came_true", "commands_told", "files_told", "mended", "beside", "stopped")
 PARTS = ("commands_true", "files_true")  # of what came true
 _NO_RESULT = Message("tool")
 _WORD = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|[^\s;&|]+""")
@@ -50,7 +50,7 @@ class ReplayedRecall(NamedTuple):
     """One recall of the replay, to be read: what was said, and what came of it."""
 
     session: str
-    moment: str  # start or failure
+    moment: str  # start, failure or call
     asked: str
     text: str
     hits: int
@@ -106,6 +106,10 @@ class Recaller(Protocol):
         """Return what to say when this call failed."""
         ...
 
+    def answer_call(self, playbook: Playbook, root: str, call: ToolCall) -> Recall:
+        """Return what to say in place of this call, if it is known to fail."""
+        ...
+
 
 class NoteChoices:
     """The learned notes of each moment of one session, chosen once for all ways to tell them."""
@@ -147,6 +151,10 @@ class NotesRecaller:
         notes = self._choices.choose_failure(playbook, root, call, result)
         return render_failure([*map(self._decisions.reword, notes)])
 
+    def answer_call(self, playbook: Playbook, root: str, call: ToolCall) -> Recall:
+        """Tell the note about a call that is known to fail."""
+        return render_failure(choose_call_notes(playbook, root, call))
+
 
 class NaiveRecaller:
     """The commonest commands and files; at a failure, what worked with the same command."""
@@ -169,6 +177,10 @@ class NaiveRecaller:
         known = [one for one in playbook.commands if one.name in keys]
         return _list_plainly([form.text for one in known for form in one.forms[:NAIVE_FORMS]], [])
 
+    def answer_call(self, playbook: Playbook, root: str, call: ToolCall) -> Recall:
+        """Know of no call that it fails."""
+        return Recall()
+
 
 class LimitRecaller:
     """Everything that was known before: no way to answer, only the limit of all."""
@@ -185,6 +197,10 @@ class LimitRecaller:
         fixes = [one.fix.fixed_text for one in playbook.fixes if one.fix.key in keys]
         forms = [form.text for one in playbook.commands if one.name in keys for form in one.forms]
         return _list_plainly(fixes + forms, [])
+
+    def answer_call(self, playbook: Playbook, root: str, call: ToolCall) -> Recall:
+        """Know of no call that it fails."""
+        return Recall()
 
 
 def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
@@ -248,7 +264,16 @@ def _replay_session(
     counts: Counter[str] = Counter()
     recalls = [_score_start(one, start, is_own, counts)]
     failure_tokens = answered = 0
+    stopped: set[str] = set()
     for index, call in enumerate(one.calls):
+        if call.failed is not None:
+            before = recaller.answer_call(playbook, one.root, call.call)
+            new = {note.id for note in before.notes} - stopped
+            stopped |= new
+            counts["stopped"] += len(new)
+            counts["stopped_failed"] += len(new) if call.failed else 0
+            if new:
+                recalls.append(_describe_stopped_call(one, call, before))
         if not call.failed:
             continue
         recall = recaller.answer_failure(playbook, one.root, call.call, call.result)
@@ -265,6 +290,7 @@ def _replay_session(
         "files_told": (counts["files_told"], counts["files"]),
         "mended": (counts["mended"], counts["mendable"]),
         "beside": (counts["beside"], counts["answered"]),
+        "stopped": (counts["stopped_failed"], counts["stopped"]),
     }
     return SessionScore(
         one.observation.session, pairs, (start.tokens, failure_tokens), answered, tuple(recalls)
@@ -297,6 +323,14 @@ def _score_start(
     misses = len(commands) + len(paths) - hits
     session = one.observation.session
     return ReplayedRecall(session, "start", one.request[:300], start.text, hits, misses)
+
+
+def _describe_stopped_call(
+    one: ReplaySession, call: ObservedCall, before: Recall
+) -> ReplayedRecall:
+    asked = Evidence(call.call, _NO_RESULT).command[:300]
+    hits, misses = (1, 0) if call.failed else (0, 1)
+    return ReplayedRecall(one.observation.session, "call", asked, before.text, hits, misses)
 
 
 def _find_difference(one: ReplaySession, index: int) -> set[str] | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rekindle.knowledge.notes.failures import recall_failure
+from rekindle.knowledge.notes.failures import recall_call, recall_failure
 from rekindle.knowledge.notes.note import NoteDecisions, Recall
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import recall_start
@@ -54,6 +54,17 @@ def recall_for_owner_at_failure(
     plain = ToolCall("", call.name, arguments if isinstance(arguments, str) else dict(arguments))
     is_present = make_presence_check(playbook, folder)
     return recall_failure(playbook, folder, plain, result, decisions, is_present)
+
+
+def recall_for_owner_before_call(
+    store: Store, folder: str, call: ToolCall, owner: str | None
+) -> Recall:
+    """Return what worked in place of a call that failed in this owner's sessions; empty for others."""
+    project = find_project(store, folder) if owner else None
+    if project is None or owner is None:
+        return Recall()
+    playbook = load_owner_playbook(store, project, owner)
+    return recall_call(playbook, folder, call, _load_owner_decisions(store, project))
 
 
 def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:

@@ -1,4 +1,4 @@
-"""Recall what a project's sessions learned: at the start of a session, and when a call failed."""
+"""Recall what a project's sessions learned: at the start, after a failure, and before a call."""
 
 from __future__ import annotations
 
@@ -82,6 +82,27 @@ def recall_failure_in_project(
     playbook, decisions = load_playbook(store, project), load_decisions(store, project)
     is_present = make_presence_check(playbook, folder) if reads_folder else is_never_missing
     return recall_failure(playbook, folder, call, result, decisions, is_present)
+
+
+def recall_before_call(
+    store: Store, folder: str, tool: str, arguments: Mapping[str, JSON] | str
+) -> Recall:
+    """Return what worked in place of a call that is known to fail in this project; empty for others."""
+    project = find_project(store, folder)
+    if project is None:
+        return Recall()
+    return recall_call_in_project(store, project, folder, tool, arguments)
+
+
+def recall_call_in_project(
+    store: Store, project: str, folder: str, tool: str, arguments: Mapping[str, JSON] | str
+) -> Recall:
+    """Return what worked in place of a call that is known to fail in a folder of a project."""
+    from rekindle.knowledge.notes.failures import recall_call  # a start does not need it
+
+    call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
+    playbook, decisions = load_playbook(store, project), load_decisions(store, project)
+    return recall_call(playbook, folder, call, decisions)
 
 
 def make_presence_check(playbook: Playbook, folder: str) -> IsPresent:

@@ -20,6 +20,7 @@ METRIC_TITLES = {
     "files_told": "files used: told",
     "mended": "failures fixed: told how",
     "beside": "answers beside the point",
+    "stopped": "calls known to fail: failed",
 }
 
 

@@ -215,9 +215,10 @@ async def _load_replay(
     request: Request, context: WebContext, known: KnownProjects, key: str
 ) -> dict[str, Any]:
     replay = await context.run(load_replay, context.config.home, key)
+    known_rates = replay.results[0].rates if replay else {}  # an older program knew fewer
     return {
         "replay": replay,
-        "titles": METRIC_TITLES,
+        "titles": {name: title for name, title in METRIC_TITLES.items() if name in known_rates},
         # Somebody may paste it into a shell, whatever the project is called.
         "command": f"rekindle warm replay --project {shlex.quote(key)}",
         "run": _get_replay_runs(request).get_state(key),

@@ -1,12 +1,12 @@
-"""What is recalled at the start and at a failure."""
+"""What is recalled at the start, at a failure and before a call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rekindle.knowledge.notes.calls import ObservedCall
-from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_failure
-from rekindle.knowledge.notes.note import list_notes
+from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_call, recall_failure
+from rekindle.knowledge.notes.note import NO_DECISIONS, list_notes
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import KnownFix, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import MAX_START_TOKENS, recall_start
@@ -672,3 +672,52 @@ def test_a_test_that_was_red_long_ago_is_told_when_it_fails_again() -> None:
     assert "TestWatch" not in recall_start(playbook, "go on").text
     told = recall_failure(playbook, ROOT, red.call, red.result).text
     assert "`TestWatch` failed before any change (2 sessions, last on 1970-01-02)" in told
+
+
+def learn_failing(*sessions: Sequence[ObservedCall]) -> Playbook:
+    """Build a playbook of sessions with different requests."""
+    requests = ("fix the parser", "rename the lexer", "profile the printer", "tidy the router")
+    return build_playbook(
+        observe(number, requests[number], *calls) for number, calls in enumerate(sessions)
+    )
+
+
+FAILS_ALONE = [
+    bash("make check", failed=True, result="error: no network"),
+    bash("make check --offline"),
+]
+
+
+def test_a_call_is_known_to_fail_after_two_independent_sessions() -> None:
+    playbook = learn_failing(FAILS_ALONE, FAILS_ALONE)
+    recall = recall_call(playbook, ROOT, bash("make check").call)
+    assert "`make check` failed; `make check --offline` then worked (2 sessions)." in recall.text
+    assert recall.tokens <= MAX_FAILURE_TOKENS
+    (note,) = recall.notes
+    retired = NO_DECISIONS._replace(retired=frozenset((note.id,)))
+    assert not recall_call(playbook, ROOT, bash("make check").call, retired).notes
+    for other in ("make check --offline", "make test", "cd docs && make check"):
+        assert not recall_call(playbook, ROOT, bash(other).call).notes, other
+
+
+def test_a_call_is_not_known_to_fail_for_less() -> None:
+    works, check = [bash("make check")], bash("make check").call
+    unfixed = [bash("make check", failed=True, result="error: no network")]
+    for playbook in (
+        learn_failing(FAILS_ALONE, works),
+        learn_failing(FAILS_ALONE, FAILS_ALONE, works),  # it works again
+        learn_failing(works, works, FAILS_ALONE, FAILS_ALONE),  # it mostly works
+        learn_failing(unfixed, unfixed, unfixed),
+        build(FAILS_ALONE, FAILS_ALONE),  # a fork repeats its parent
+    ):
+        assert not recall_call(playbook, ROOT, check).notes
+
+
+def test_what_failed_before_a_change_is_known_to_fail_with_other_values() -> None:
+    def load(berth: str) -> list[ObservedCall]:
+        wrong = bash(f"bin/quay load --berth {berth}", failed=True, result="error: no lane")
+        return [wrong, bash(f"bin/quay load --berth {berth} --lane dry")]
+
+    playbook = learn_failing(load("B-0913"), load("B-0477"), load("B-1206"))
+    told = recall_call(playbook, ROOT, bash("bin/quay load --berth B-2001").call).text
+    assert "--lane dry` then worked (3 sessions)" in told
