@@ -21,6 +21,7 @@ DENIED = "error: the cache is not permitted\ncheck failed"
 CALL = {"name": "terminal", "arguments": {"command": "./check.sh"}}
 SCRIPT = {"turns": [{"user": "check", "steps": [{"calls": [CALL]}, {"text": "done"}]}]}
 FIX = "./check.sh --offline"
+PARTS = ("parser", "lexer", "printer", "router", "planner", "reader")
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def _add_sessions(place: Place, who: Source) -> None:
     """Store six sessions of a person's chat, in which the check works only offline."""
     owner = build_key(who, KeyRule(direct="shared"))
     with open_store(place.env["REKINDLE_STORE"]) as store:
-        for number in range(6):
+        for number, part in enumerate(PARTS):
             folder = place.env["REKINDLE_GATEWAY_WORKDIR"]
             name = f"{who.chat_id}-{number}"
             session = store.begin(id=name, source="memory", owner=owner, cwd=folder)
-            messages = [Message("user", f"check number {number}")]
+            messages = [Message("user", f"check the {part}")]
             for at, (line, output) in enumerate((("./check.sh", DENIED), (FIX, "ok"))):
                 call = ToolCall(f"{name}-{at}", "terminal", {"command": line})
                 meta = {"exit_code": 1 - at}
@@ -99,3 +100,13 @@ def test_what_is_told_at_a_failure_and_all_of_it_can_be_switched_off(place: Plac
         first, second = _ask(place, ADA)
         assert FIX in first
         assert "[From earlier sessions in this project]" not in second
+
+
+def test_a_command_that_is_known_to_fail_is_stopped_if_that_is_wanted(place: Place) -> None:
+    _add_sessions(place, ADA)
+    with place.gateway(REKINDLE_WARM_BEFORE_CALL="true"):
+        _await_learning(place)
+        second = _ask(place, ADA)[1]
+        assert "Not run, because it failed in earlier sessions." in second
+        assert f"`./check.sh` failed; `{FIX}` then worked" in second
+        assert "the cache is not permitted" not in second

@@ -348,6 +348,23 @@ def test_lessons_keep_links_modes_and_line_ends_and_refuse_other_texts(
     assert binary.read_bytes() == b"\xff"
 
 
+def test_a_batch_tells_before_a_call_what_is_known_to_fail(rekindle: Rekindle, agent: Path) -> None:
+    for part in ("cart", "basket", "checkout"):
+        steps: list[Step] = [("make check", DENIED, False), ("make check --offline", "ok", True)]
+        write_session(agent, part, *steps, asked=f"fix the {part}")
+    rekindle("import", agent)
+    known, other = ask_batch(
+        rekindle,
+        *(
+            {"at": "call", "folder": FOLDER, "tool": "Bash", "arguments": {"command": command}}
+            for command in ("make check", "make test")
+        ),
+    )
+    assert "`make check` failed; `make check --offline` then worked (3 sessions)." in known["text"]
+    assert known["tokens"] <= 120
+    assert other == {"text": "", "tokens": 0, "notes": []}
+
+
 def test_a_wrong_question_is_named_by_its_line(rekindle: Rekindle) -> None:
     lines = b'{"at": "start", "folder": "/x"}\n{"at": "then"}\n'
     said = rekindle.run("warm", "recall", "--batch", stdin=lines, code=2)

@@ -19,7 +19,11 @@ from rekindle.learning.notes.playbooks import (
     load_told_notes,
     propose_note,
 )
-from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.recall import (
+    recall_at_failure,
+    recall_at_start,
+    recall_before_call,
+)
 from rekindle.learning.notes.replay import replay_projects
 from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
@@ -237,6 +241,33 @@ def test_a_replay_asks_with_what_was_known_before(store: Store) -> None:
     assert [len(one.scores) for one in (notes, naive, limit)] == [2, 2, 2]
     assert notes.compute_rates()["commands_told"].rate == 1.0
     assert replay_projects(store, "nobody/nothing")[0].scores == []
+
+
+KNOWN_TO_FAIL = (("make check", "error: no network", False), ("make check --offline", "ok", True))
+
+
+def test_a_call_that_is_known_to_fail_is_told_in_its_project_alone(store: Store) -> None:
+    for name in ("parser", "lexer"):
+        tell(store, name, *KNOWN_TO_FAIL)
+    learn_from_sessions(store)
+    for folder, command, is_known in (
+        (FOLDER, "make check", True),
+        (FOLDER, "git add . && make check", True),
+        (FOLDER, "make check --offline", False),
+        ("/elsewhere", "make check", False),
+    ):
+        recall = recall_before_call(store, folder, "Bash", {"command": command})
+        assert ("`make check --offline` then worked" in recall.text) is is_known, command
+
+
+def test_a_replay_counts_the_calls_that_were_known_to_fail(store: Store) -> None:
+    for name in ("parser", "lexer", "printer", "router", "planner", "reader"):
+        tell(store, name, *KNOWN_TO_FAIL)
+    notes, naive, _ = replay_projects(store)
+    stopped = notes.compute_rates()["stopped"]
+    assert (stopped.errors, stopped.calls) == (1, 1)
+    assert [one.moment for one in notes.scores[0].recalls][:2] == ["start", "call"]
+    assert naive.compute_rates()["stopped"].rate is None
 
 
 def test_a_replay_knows_the_repository_of_the_project(store: Store) -> None:
