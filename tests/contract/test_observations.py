@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rekindle import Filter, Message, Store, ToolCall
+from rekindle.config.schema import WarmSection
 from rekindle.knowledge.render import MADE_UP_MARK
+from rekindle.learning.notes.advice import create_project_advisor
 from rekindle.learning.notes.learner import build_playbook_chunk, learn_from_sessions
 from rekindle.learning.notes.playbooks import (
     MAX_WAITING_NOTES,
@@ -258,6 +261,22 @@ def test_a_call_that_is_known_to_fail_is_told_in_its_project_alone(store: Store)
     ):
         recall = recall_before_call(store, folder, "Bash", {"command": command})
         assert ("`make check --offline` then worked" in recall.text) is is_known, command
+
+
+def test_a_session_is_advised_on_calls_as_its_settings_and_its_arm_want(store: Store) -> None:
+    session = store.begin(cwd=FOLDER)
+
+    def list_advice(arm: str | None, settings: WarmSection) -> list[bool]:
+        advisor = create_project_advisor(settings, store, session._replace(arm=arm), FOLDER)
+        return [advisor.after_call is not None, advisor.before_call is not None]
+
+    before_call = WarmSection(before_call=True)
+    assert list_advice(None, WarmSection()) == [True, False]
+    assert list_advice("warm", before_call) == [True, True]
+    assert list_advice(None, replace(before_call, at_failure=False)) == [False, True]
+    assert list_advice(None, replace(before_call, enabled=False)) == [False, False]
+    for arm in ("cold", "placebo"):
+        assert list_advice(arm, before_call) == [False, False], arm
 
 
 def test_a_replay_counts_the_calls_that_were_known_to_fail(store: Store) -> None:

@@ -352,10 +352,10 @@ def _create_context(
 
 def _choose_advisor(setup: _ChatSetup) -> Callable[[Session, Role], Advisor]:
     """Return what creates the advisor of a turn, with what is known about this folder's project."""
-    config, folder = setup.config, str(Path.cwd())
+    settings, folder = setup.config.warm, str(Path.cwd())
     if setup.options.cold:
         return lambda session, role: NO_ADVICE
-    return lambda session, role: create_project_advisor(config, setup.store, session, folder)
+    return lambda session, role: create_project_advisor(settings, setup.store, session, folder)
 
 
 def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:

@@ -55,6 +55,6 @@ def choose_advisors(
     def create_advisor(session: Session, role: Role) -> Advisor:
         if role != "owner":
             return NO_ADVICE
-        return create_owner_advisor(config, store, session, folder)
+        return create_owner_advisor(config.warm, store, session, folder)
 
     return create_advisor

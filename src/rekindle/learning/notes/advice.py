@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rekindle.agent.tools.tool import ToolResult
 from rekindle.agent.turn import Advisor
-from rekindle.config import Config
+from rekindle.config.schema import WarmSection
 from rekindle.errors import RekindleError
 from rekindle.experiments.experiment import COLD, PLACEBO
 from rekindle.knowledge.notes.note import Recall
@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 NO_ADVICE = Advisor()
 
 
-def create_project_advisor(config: Config, store: Store, session: Session, folder: str) -> Advisor:
+def create_project_advisor(
+    settings: WarmSection, store: Store, session: Session, folder: str
+) -> Advisor:
     """Create what advises a session on calls, with what anybody's sessions learned in the project."""
 
     def recall_failure(call: ToolCall, result: str) -> Recall:
@@ -30,10 +32,12 @@ def create_project_advisor(config: Config, store: Store, session: Session, folde
     def recall_call(call: ToolCall) -> Recall:
         return recall_before_call(store, folder, call.name, call.arguments)
 
-    return _create_advisor(config, session, recall_failure, recall_call)
+    return _create_advisor(settings, session, recall_failure, recall_call)
 
 
-def create_owner_advisor(config: Config, store: Store, session: Session, folder: str) -> Advisor:
+def create_owner_advisor(
+    settings: WarmSection, store: Store, session: Session, folder: str
+) -> Advisor:
     """Create what advises a session on calls, with what the sessions of its owner learned."""
 
     def recall_failure(call: ToolCall, result: str) -> Recall:
@@ -46,17 +50,17 @@ def create_owner_advisor(config: Config, store: Store, session: Session, folder:
 
         return recall_for_owner_before_call(store, folder, call, session.owner)
 
-    return _create_advisor(config, session, recall_failure, recall_call)
+    return _create_advisor(settings, session, recall_failure, recall_call)
 
 
 def _create_advisor(
-    config: Config,
+    settings: WarmSection,
     session: Session,
     recall_failure: Callable[[ToolCall, str], Recall],
     recall_call: Callable[[ToolCall], Recall],
 ) -> Advisor:
     """Create an advisor with what the settings ask for; the cold and placebo arms get no advice."""
-    if not config.warm.enabled or session.arm in (COLD, PLACEBO):
+    if not settings.enabled or session.arm in (COLD, PLACEBO):
         return NO_ADVICE
 
     def advise_after_call(call: ToolCall, result: ToolResult) -> str:
@@ -70,8 +74,8 @@ def _create_advisor(
         return _get_text(lambda: recall_call(call))
 
     return Advisor(
-        after_call=advise_after_call if config.warm.at_failure else None,
-        before_call=advise_before_call if config.warm.before_call else None,
+        after_call=advise_after_call if settings.at_failure else None,
+        before_call=advise_before_call if settings.before_call else None,
     )
 
 
