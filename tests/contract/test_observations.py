@@ -289,6 +289,17 @@ def test_a_replay_counts_the_calls_that_were_known_to_fail(store: Store) -> None
     assert naive.compute_rates()["stopped"].rate is None
 
 
+def test_a_replay_tells_nothing_that_came_later(store: Store) -> None:
+    for number in range(7):
+        name = "odd" if number == 5 else "even"
+        tell(store, f"s{number}", ("make check", "ok", True), (f"make {name}", "ok", True))
+    notes, *_ = replay_projects(store)
+    starts = {score.session: score.recalls[0].text for score in notes.scores}
+    assert "make check" in starts["s5"]
+    assert "make odd" not in starts["s5"], "what only this session ran"
+    assert notes.scores[0].counts["commands_told"] == (1, 2)
+
+
 def test_a_replay_knows_the_repository_of_the_project(store: Store) -> None:
     unknown = "GraphQL: Could not resolve to a Repository with the name 'eve/app'. (repository)"
     commands = (
