@@ -16,9 +16,10 @@ import statistics
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench import report
 from bench.environments import ROOT
@@ -31,6 +32,7 @@ from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
 
 HISTORIES = ROOT.parent / "shared" / "histories"
+WORDS = ("parser", "cache", "login", "report", "index", "schema", "worker", "queue", "retry")
 SESSIONS, PROJECT_SESSIONS, ASKED = 10_000, 1_000, 200
 # Minimum values, except for the last, which is a maximum.
 MUST = {
@@ -53,6 +55,9 @@ TITLES = {
 }
 
 
+Histories: TypeAlias = Mapping[str, Sequence[ReplayResult]]
+
+
 def replay_history(archive: Path) -> list[ReplayResult]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -63,10 +68,14 @@ def replay_history(archive: Path) -> list[ReplayResult]:
             return replay_projects(store)
 
 
-def pool_results(results: list[list[ReplayResult]]) -> list[ReplayResult]:
+def pool_results(results: Sequence[Sequence[ReplayResult]]) -> list[ReplayResult]:
     """Combine the sessions of all histories for each recaller."""
     return [
-        ReplayResult(same[0].name, [score for one in same for score in one.scores])
+        ReplayResult(
+            same[0].name,
+            [score for one in same for score in one.scores],
+            {session: family for one in same for session, family in one.families.items()},
+        )
         for same in zip(*results, strict=True)
     ]
 
@@ -74,22 +83,33 @@ def pool_results(results: list[list[ReplayResult]]) -> list[ReplayResult]:
 # ── times
 
 
-def fill_store(store: Store, sessions: int, in_project: int) -> None:
+def make_project(folder: Path) -> str:
+    """Make a repository with the files that its sessions use, which a start looks for."""
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/fix-parser\n")
+    for area, name in product(WORDS, WORDS):
+        file = folder / "src" / area / f"{name}.go"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return str(folder)
+
+
+def fill_store(store: Store, project: str, sessions: int, in_project: int) -> None:
     """Store sessions of up to forty messages, the last ones in one project."""
     seed = random.Random(5)
     for number in range(sessions):
         inside = number >= sessions - in_project
-        folder = "/gone/project" if inside else f"/gone/other-{number % 97}"
+        folder = project if inside else f"/gone/other-{number % 97}"
         session = store.begin(id=f"s{number}", cwd=folder)
-        store.append(session, *make_messages(seed, f"s{number}", 40 if inside else 8))
+        store.append(session, *make_messages(seed, folder, f"s{number}", 40 if inside else 8))
 
 
-def make_messages(seed: random.Random, name: str, count: int) -> list[Message]:
-    words = ["parser", "cache", "login", "report", "index", "schema", "worker", "queue", "retry"]
+def make_messages(seed: random.Random, folder: str, name: str, count: int) -> list[Message]:
+    words = WORDS
     messages = [Message("user", f"fix the {seed.choice(words)} of the {seed.choice(words)}")]
     for number in range((count - 1) // 2):
         if seed.random() < 0.5:
-            path = f"/gone/project/src/{seed.choice(words)}/{seed.choice(words)}.go"
+            path = f"{folder}/src/{seed.choice(words)}/{seed.choice(words)}.go"
             call = ToolCall(f"{name}-{number}", "Read", {"file_path": path})
         else:
             command = f"make {seed.choice(words)}-{seed.choice(words)} --verbose"
@@ -117,18 +137,17 @@ def measure_times(sessions: int, in_project: int) -> dict[str, Any]:
         tempfile.TemporaryDirectory() as name,
         open_store(Path(name) / "sessions.db", durability="relaxed") as store,
     ):
-        fill_store(store, sessions, in_project)
+        project = make_project(Path(name) / "project")
+        fill_store(store, project, sessions, in_project)
         begin = time.perf_counter()
         learn_from_sessions(store)
         first = time.perf_counter() - begin
         failure = {"command": "make cache-cache --quiet"}
         found = {
-            "start": time_calls(
-                lambda: recall_at_start(store, "/gone/project", "fix the parser"), ASKED
-            ),
+            "start": time_calls(lambda: recall_at_start(store, project, "fix the parser"), ASKED),
             "failure": time_calls(
                 lambda: recall_at_failure(
-                    store, "/gone/project", "Bash", failure, "error: cache is missing"
+                    store, project, "Bash", failure, "error: cache is missing"
                 ),
                 ASKED,
             ),
@@ -136,8 +155,8 @@ def measure_times(sessions: int, in_project: int) -> dict[str, Any]:
 
         def learn_one() -> None:
             number = seed.randrange(10**9)
-            session = store.begin(id=f"new{number}", cwd="/gone/project")
-            store.append(session, *make_messages(seed, f"new{number}", 200))
+            session = store.begin(id=f"new{number}", cwd=project)
+            store.append(session, *make_messages(seed, project, f"new{number}", 200))
             learn_from_sessions(store)
 
         found["learn"] = time_calls(learn_one, 20)
@@ -162,14 +181,16 @@ def is_reached(result: ReplayResult, metric: str) -> bool:
     return rate <= MUST[metric] if metric == "beside" else rate >= MUST[metric]
 
 
-def build_table(results: list[ReplayResult], times: dict[str, Any], histories: int) -> str:
+def build_table(histories: Histories, times: dict[str, Any]) -> str:
+    results = pool_results([*histories.values()])
     notes = results[0]
     lines = [
         "## Recall on real histories",
         "",
-        f"`python -m bench recall`, {report.describe_machine()}. {histories} histories,"
+        f"`python -m bench recall`, {report.describe_machine()}. {len(histories)} histories,"
         f" {len(notes.scores):,} sessions with five or more earlier ones in their project, each asked"
-        " with the notes learned from those alone. Intervals treat a session as one observation. Notes"
+        " with the notes learned from those alone. Intervals treat a conversation as one observation:"
+        " a session that goes on from another one is no other. Notes"
         " of other projects are withheld.",
         "",
         f"| | {' | '.join(one.name for one in results)} | must reach | reached |",
@@ -188,9 +209,27 @@ def build_table(results: list[ReplayResult], times: dict[str, Any], histories: i
         ("tokens a failure", 120, [one.tokens_per_failure for one in results]),
     ):
         cells = " | ".join("–" if one is None else f"{one:.0f}" for one in figures)
-        reached = "yes" if (figures[0] or 0) <= limit else "**no**"
+        reached = "yes" if figures[0] is not None and figures[0] <= limit else "**no**"
         lines.append(f"| {title} | {cells} | ≤ {limit} | {reached} |")
-    return "\n".join([*lines, "", *build_time_lines(times), ""])
+    parts = [*build_history_lines(histories), "", *build_time_lines(times)]
+    return "\n".join([*lines, "", *parts, ""])
+
+
+def build_history_lines(histories: Histories) -> list[str]:
+    """Show each history by itself, the naive list in brackets: one may hide in the whole."""
+    lines = [f"| by history | {' | '.join(histories)} |", f"|---|{'---|' * len(histories)}"]
+    for metric, title in TITLES.items():
+        cells = [
+            f"{format_rate(notes, metric)}, naive {format_share(naive, metric)}"
+            for notes, naive, *_ in histories.values()
+        ]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def format_share(result: ReplayResult, metric: str) -> str:
+    rate = result.compute_rates()[metric].rate
+    return "–" if rate is None else f"{rate:.0%}"
 
 
 def build_time_lines(times: dict[str, Any]) -> list[str]:
@@ -219,10 +258,10 @@ def run(args: argparse.Namespace) -> None:
     archives = sorted(HISTORIES.glob("*.tar.xz"))
     if not archives:
         raise SystemExit(f"no histories in {HISTORIES}; recall was not measured")
-    results = pool_results([replay_history(archive) for archive in archives])
+    histories = {one.name.removesuffix(".tar.xz"): replay_history(one) for one in archives}
     scale = 20 if args.quick else 1
     times = measure_times(SESSIONS // scale, PROJECT_SESSIONS // scale)
-    table = build_table(results, times, len(archives))
+    table = build_table(histories, times)
     print(json.dumps(times))
     print(table)
     if not args.quick:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from rekindle.analytics.cluster_stats import Rate, compute_rate
@@ -68,19 +69,30 @@ class SessionScore(NamedTuple):
 
 
 class ReplayResult(NamedTuple):
-    """The scores of all replayed sessions for one way to answer."""
+    """The scores of all replayed sessions for one way to answer.
+
+    `families` names the conversation of each session that goes on from another one.
+    """
 
     name: str
     scores: Sequence[SessionScore]
+    families: Mapping[str, str] = MappingProxyType({})
 
     def compute_rates(self) -> dict[str, Rate]:
-        """Return each metric with an interval that treats a session as one observation."""
+        """Return each metric with an interval that treats a conversation as one observation."""
         return {
-            metric: compute_rate(
-                {one.session: one.counts[metric] for one in self.scores}, len(self.scores)
-            )
+            metric: compute_rate(self._count_families(metric), len(self.scores))
             for metric in (*METRICS, *PARTS)
         }
+
+    def _count_families(self, metric: str) -> dict[str, tuple[int, int]]:
+        """Return the counts of a metric by conversation: its sessions are not independent."""
+        found: dict[str, tuple[int, int]] = {}
+        for one in self.scores:
+            family = self.families.get(one.session, one.session)
+            (hits, total), (more_hits, more) = found.get(family, (0, 0)), one.counts[metric]
+            found[family] = hits + more_hits, total + more
+        return found
 
     @property
     def tokens_per_start(self) -> float | None:

@@ -87,12 +87,14 @@ def replay_projects(
     learn_from_sessions(store, progress=progress, mapper=mapper)
     known: list[list[SessionObservation]] = []
     histories: dict[str, _History] = {}
+    families: dict[str, str] = {}
     for project, _, _ in store.observations.list_projects():
         data = _load_data(store, project)
         recent = store.recent(len(data) or 1, where=Filter(project=project))
         decoded = {one.id: _decode_observation(data[one.id]) for one in recent if one.id in data}
         known.append([*decoded.values()])
         histories[project] = _sort_sessions(recent, decoded, data)
+        families |= _find_families(recent)
     common = find_common_commands(known)
     chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
     scores: dict[str, list[SessionScore]] = {name: [] for name in make_recallers(variants)}
@@ -103,7 +105,21 @@ def replay_projects(
         done += len(found) // len(scores)
         if progress:
             progress(done, total)
-    return [ReplayResult(name, found) for name, found in scores.items()]
+    return [ReplayResult(name, found, families) for name, found in scores.items()]
+
+
+def _find_families(sessions: Iterable[Session]) -> dict[str, str]:
+    """Return the first session of the conversation that each session belongs to."""
+    parents = {one.id: one.parent for one in sessions}
+
+    def find_first(session: str) -> str:
+        seen = {session}
+        while (parent := parents.get(session)) is not None and parent not in seen:
+            seen.add(parent)
+            session = parent
+        return session
+
+    return {session: find_first(session) for session in parents}
 
 
 def choose_projects(projects: Iterable[str], wanted: str | None) -> list[str]:

@@ -84,7 +84,7 @@ def test_without_anything_known_nothing_is_given() -> None:
 def test_the_interval_of_a_rate_takes_a_session_as_one_observation() -> None:
     def score(session: str, hits: int) -> SessionScore:
         counts = dict.fromkeys(METRICS + PARTS, (hits, 10))
-        return SessionScore(session, counts, (10, 0), 0)
+        return SessionScore(session, {**counts}, (10, 0), 0)
 
     scores = [score(f"s{number}", 10 * (number % 2)) for number in range(20)]
     found = ReplayResult("notes", scores).compute_rates()["came_true"]
@@ -93,3 +93,8 @@ def test_the_interval_of_a_rate_takes_a_session_as_one_observation() -> None:
     # Of 200 independent ones, half came true: 0.43 to 0.57.
     assert found.range.low < 0.35
     assert found.range.high > 0.65
+    families = {f"s{number}": f"s{number % 10}" for number in range(20)}
+    wider = ReplayResult("notes", scores, families).compute_rates()["came_true"]
+    assert wider.range is not None
+    assert wider.rate == 0.5
+    assert wider.range.low < found.range.low, "a fork repeats its parent"
