@@ -45,6 +45,8 @@ MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
 MIN_EXAMPLE_SESSIONS = 2  # with different requests
 MAX_EXAMPLES = 50
+MIN_CONTRADICTIONS = 2  # sessions, for a fix; and at least as many as it worked in
+MIN_BROKEN_SESSIONS = 3  # the latest ones that ran a command
 MIN_FAILING_SESSIONS = 2  # with different requests
 MAX_WORKING_SHARE = 0.25  # of the sessions that ran what is known to fail
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
@@ -94,6 +96,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     examples: tuple[Example, ...] = ()
     checks: tuple[str, ...] = ()  # commands that run tests or check code, the commonest first
     failing: tuple[FailingForm, ...] = ()  # that have a fix
+    broken: tuple[str, ...] = ()  # commands that worked once and only fail now
 
 
 def build_playbook(
@@ -134,6 +137,7 @@ def build_playbook(
         examples=tuple(_collect_examples(newest, is_trusted))[-MAX_EXAMPLES:],
         checks=tuple(_list_checks(commands)),
         failing=tuple(_collect_failing(newest, fixes)),
+        broken=tuple(_find_broken_commands(newest)),
     )
 
 
@@ -326,9 +330,28 @@ def _collect_fixes(
             known[identity] = _merge_fixes(first, fix), sessions
             if not sessions or sessions[-1] != number:
                 sessions.append(number)
+    contradictions = _list_contradictions(observations, (fix for fix, _ in known.values()))
     newest = sorted(known.values(), key=lambda one: one[1][-1])[-MAX_FIXES:]
     for fix, sessions in newest:
-        yield KnownFix(fix, tuple(sessions))
+        failed = contradictions[drop_shapes(fix.fixed_text), fix.fixed_folder]
+        later = sum(number > sessions[-1] for number in failed)
+        if later < max(MIN_CONTRADICTIONS, len(sessions)):
+            yield KnownFix(fix, tuple(sessions))
+
+
+def _list_contradictions(
+    observations: Sequence[SessionObservation], fixes: Iterable[Fix]
+) -> dict[tuple[str, str], list[int]]:
+    """Return the sessions in which what fixed something only failed."""
+    found: dict[tuple[str, str], list[int]] = {
+        (drop_shapes(fix.fixed_text), fix.fixed_folder): [] for fix in fixes
+    }
+    for number, one in enumerate(observations):
+        for use in one.commands:
+            form = drop_shapes(use.text), use.folder
+            if form in found and not use.worked:
+                found[form].append(number)
+    return found
 
 
 def _drop_fix_shapes(fix: Fix) -> Fix:
@@ -348,6 +371,16 @@ def _merge_fixes(first: Fix, other: Fix) -> Fix:
         fixed_text=merge_slots(first.fixed_text, other.fixed_text),
         steps=tuple(map(merge_slots, first.steps, other.steps)),
     )
+
+
+def _find_broken_commands(observations: Sequence[SessionObservation]) -> Iterable[str]:
+    """Yield the commands that only failed in each of the latest sessions that ran them."""
+    latest: dict[str, int] = {}  # the number of those sessions
+    for one in observations:
+        worked = {use.key for use in one.commands if use.worked}
+        for key in dict.fromkeys(use.key for use in one.commands):
+            latest[key] = 0 if key in worked else latest.get(key, 0) + 1
+    return (key for key, sessions in latest.items() if sessions >= MIN_BROKEN_SESSIONS)
 
 
 def _collect_failing(

@@ -222,11 +222,12 @@ def _choose_checks(playbook: Playbook, likely: Sequence[_Candidate]) -> list[_Ca
 
 
 def _list_told_commands(playbook: Playbook) -> list[PlaybookItem]:
-    """Return the commands that mostly work, and of which it is known what they do."""
+    """Return the commands that mostly work, still do, and of which it is known what they do."""
     return [
         one
         for one in playbook.commands
         if one.worked >= one.failed
+        and one.name not in playbook.broken
         and not all(is_subcommand_hidden(form.text) for form in one.forms)
     ]
 

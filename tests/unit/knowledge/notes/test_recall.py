@@ -721,3 +721,25 @@ def test_what_failed_before_a_change_is_known_to_fail_with_other_values() -> Non
     playbook = learn_failing(load("B-0913"), load("B-0477"), load("B-1206"))
     told = recall_call(playbook, ROOT, bash("bin/quay load --berth B-2001").call).text
     assert "--lane dry` then worked (3 sessions)" in told
+
+
+def test_a_fix_that_fails_later_is_told_no_more() -> None:
+    wrong = bash("make check", failed=True, result="error: no network")
+    fix, broken = [wrong, bash("make check --offline")], bash("make check --offline", failed=True)
+    told = recall_failure(build(fix, fix, [broken]), ROOT, wrong.call, wrong.result).text
+    assert "--offline" in told, "once may be chance"
+    for sessions in ([fix, [broken], [broken]], [fix, fix, fix, [broken], [broken], [broken]]):
+        playbook = build(*sessions)
+        assert not recall_failure(playbook, ROOT, wrong.call, wrong.result).notes
+        again = build(*sessions, fix)
+        assert "--offline" in recall_failure(again, ROOT, wrong.call, wrong.result).text
+
+
+def test_a_command_that_only_fails_now_is_told_no_more() -> None:
+    works, fails = (
+        [bash("make check")],
+        [bash("make check", failed=True), bash("make check", failed=True)],
+    )
+    assert "make check" in recall_start(build(*([works] * 9), fails, fails), "fix it").text
+    assert "make check" not in recall_start(build(*([works] * 9), *([fails] * 3)), "fix it").text
+    assert "make check" in recall_start(build(*([works] * 9), *([fails] * 3), works), "fix it").text
