@@ -82,6 +82,33 @@ def test_install_is_idempotent_and_uninstall_restores_every_byte(
     assert "not installed" in rekindle("uninstall", "claude-code")
 
 
+def test_the_hook_before_calls_comes_and_goes_with_its_setting(
+    rekindle: Rekindle, settings: Path
+) -> None:
+    config = rekindle.home / "rekindle" / "config.toml"
+    rekindle("install", "claude-code", "--yes")
+    usual = settings.read_text()
+    assert "claude-code call" not in usual
+    config.write_text("[warm]\nbefore_call = true\n")
+    shown = rekindle("doctor", code=1)
+    assert "The setting warm.before_call is on, but its hook is not installed" in shown
+    assert "rekindle install claude-code" in shown
+    rekindle("install", "claude-code", "--yes")
+    (group,) = json.loads(settings.read_text().replace("// my settings", ""))["hooks"]["PreToolUse"]
+    assert group["matcher"] == "Bash"
+    assert " claude-code call " in group["hooks"][0]["command"]
+    rekindle("doctor")
+    config.unlink()
+    assert "warm.before_call is off, but its hook is still" in rekindle("doctor", code=1)
+    rekindle("install", "claude-code", "--yes")
+    assert settings.read_text() == usual
+    config.write_text("[warm]\nbefore_call = true\n")
+    rekindle("install", "claude-code", "--yes")
+    config.write_text("[warm]\nbefore_call = 5\n")  # what cannot be read is no reason to stay
+    rekindle("uninstall", "claude-code", "--yes")
+    assert settings.read_text() == SETTINGS
+
+
 def test_what_others_write_meanwhile_stays(rekindle: Rekindle, settings: Path) -> None:
     rekindle("install", "claude-code", "--yes")
     settings.write_text(settings.read_text().replace('"opus"', '"haiku"'))

@@ -58,6 +58,18 @@ def test_an_existing_skill_is_changed_only_after_the_change_was_shown(
     assert [one.name for one in file.parent.iterdir() if one.name.startswith(".")] == []
 
 
+def test_a_plugin_has_the_hook_before_calls_if_the_setting_asks_for_it(
+    rekindle: Rekindle, tmp_path: Path
+) -> None:
+    rekindle.env["REKINDLE_WARM_BEFORE_CALL"] = "true"
+    rekindle("plugin", "export", tmp_path / "plugin", *HERE)
+    hooks = json.loads((tmp_path / "plugin" / "hooks/hooks.json").read_text())["hooks"]
+    (group,) = hooks["PreToolUse"]
+    assert group["matcher"] == "Bash"
+    assert " claude-code call " in group["hooks"][0]["command"]
+    assert all("matcher" not in hooks[event][0] for event in hooks.keys() - {"PreToolUse"})
+
+
 def test_links_and_other_files_in_the_way_are_refused(rekindle: Rekindle, tmp_path: Path) -> None:
     target = tmp_path / "profile"
     target.write_text("precious")
@@ -106,6 +118,7 @@ def test_a_plugin_holds_hooks_server_and_skills(rekindle: Rekindle, tmp_path: Pa
         (one,) = hooks[event][0]["hooks"]
         assert one["command"].startswith(f"{launcher} claude-code ")
         assert one["timeout"] == 10
+    assert "PreToolUse" not in hooks
     server = json.loads((folder / ".mcp.json").read_text())["mcpServers"]["rekindle"]
     assert server["alwaysLoad"] is True
     assert server["args"] == ["mcp"]

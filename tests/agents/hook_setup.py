@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import open_store
-from rekindle.hooks.command import AGENT_EVENTS, build_hook_command
+from rekindle.hooks.command import build_hook_command, list_events
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
@@ -37,7 +37,7 @@ def add_hooks(lab: AgentLab, *, without: str = "") -> None:
     file = _FILES[lab.agent]
     settings = lab.read_json(file)
     hooks: dict[str, Any] = {}
-    for event, name in AGENT_EVENTS[lab.agent].items():
+    for event, name in list_events(lab.agent, before_call=False).items():
         if event == without:
             continue
         command = build_hook_command(lab.agent, event, lab.rekindle_home)
@@ -61,14 +61,14 @@ def teach(lab: AgentLab, folder: Path | None = None) -> None:
     transcripts.mkdir(exist_ok=True)
     where = str(folder or lab.repository)
     failed = (FAILING_COMMAND, f"Exit code 2\n{FAILURE}", False)
-    for number in range(4):
+    for number, part in enumerate(["cart", "checkout", "tax table", "search page"]):
         write_session(
             transcripts,
             f"known-{number}",
             (KNOWN_COMMAND, "ok", True),
             failed,
             (FIX, "done", True),
-            asked=f"improve part {number} of the shop",
+            asked=f"improve the {part} of the shop",
             where=where,
         )
     with open_lab_store(lab) as store:

@@ -192,8 +192,8 @@ def test_doctor_says_whether_the_user_has_trusted_the_hooks_of_codex(codex: Agen
     assert "trusted" not in probe.run("doctor")
 
 
-def trust_hooks(lab: AgentLab) -> None:
-    """Do what the user does at /hooks: nothing else may write this."""
+def trust_hooks(lab: AgentLab, event: str = "") -> None:
+    """Do what the user does at /hooks, for all hooks or one event: nothing else may write this."""
     program = subprocess.Popen(
         [str(lab.program), "app-server"],
         stdin=subprocess.PIPE,
@@ -218,6 +218,8 @@ def trust_hooks(lab: AgentLab) -> None:
         program.kill()
     with (lab.home / ".codex" / "config.toml").open("a") as file:
         for hook in hooks:
+            if event not in ("", hook["eventName"]):
+                continue
             state = f'trusted_hash = "{hook["currentHash"]}"'
             file.write(f'\n[hooks.state."{hook["key"]}"]\n{state}\n')
 

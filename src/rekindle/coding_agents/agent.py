@@ -12,9 +12,12 @@ from typing import Any, Literal, TypeAlias
 from rekindle.errors import InvalidInput
 from rekindle.hooks.command import (
     AGENT_EVENTS,
+    CALL_EVENT,
+    SHELL_TOOLS,
     build_hook_command,
     build_shared_hook_command,
     is_hook_command,
+    list_events,
 )
 
 from .config_edit.config_file import decode_config, read_config
@@ -43,6 +46,7 @@ class InstallTarget:
     env: Mapping[str, str]
     rekindle_home: Path
     project: Path | None = None
+    before_call: bool = False  # whether hooks run before calls
 
     @property
     def scope(self) -> Scope:
@@ -123,7 +127,7 @@ def build_hook_table(
 ) -> HookTable:
     """Build the hooks of an agent that takes commands; `unit` is a second in its time-outs."""
     hooks: dict[str, dict[str, Any]] = {}
-    for event, native_name in AGENT_EVENTS[agent].items():
+    for event, native_name in list_events(agent, before_call=target.before_call).items():
         seconds = LAST_HOOK_SECONDS if event == "end" else HOOK_SECONDS
         hooks[native_name] = {
             **extra(event),
@@ -131,4 +135,5 @@ def build_hook_table(
             "command": target.build_command(agent, event),
             "timeout": seconds * unit,
         }
-    return HookTable(hooks, lambda command: is_hook_command(command, agent))
+    matchers = {AGENT_EVENTS[agent][CALL_EVENT]: SHELL_TOOLS[agent]}
+    return HookTable(hooks, lambda command: is_hook_command(command, agent), matchers)

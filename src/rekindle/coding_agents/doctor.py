@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rekindle.errors import InvalidInput
@@ -104,8 +104,7 @@ def _check_installation(
         return "broken", findings
     if states <= {"absent"}:
         return "not installed", []
-    if states != {"present"}:
-        message = f"The entries in the {target.scope}'s configuration are outdated or incomplete"
+    if states != {"present"} and (message := _describe_difference(agent, target)):
         findings.append(AgentFinding("stale", message, install))
     for program in _find_missing_programs(commands, target):
         findings.append(AgentFinding("broken", f"{program} does not exist", install))
@@ -117,6 +116,27 @@ def _check_installation(
         message = f"{agent.title} runs no hooks: its setting {switch} turns them off"
         findings.append(AgentFinding("disabled", message, f"Change {switch}"))
     return ("stale" if findings else "installed"), findings
+
+
+def _describe_difference(agent: CodingAgent, target: InstallTarget) -> str:
+    """Describe how the entries differ from those to install; empty if they need not be the same."""
+    other = replace(target, before_call=not target.before_call)
+    if not _is_complete(agent, other):
+        return f"The entries in the {target.scope}'s configuration are outdated or incomplete"
+    if target.before_call:
+        return "The setting warm.before_call is on, but its hook is not installed"
+    if target.project is not None:
+        return ""  # the hook is there for others who work on the project
+    return "The setting warm.before_call is off, but its hook is still installed"
+
+
+def _is_complete(agent: CodingAgent, target: InstallTarget) -> bool:
+    """Return whether all files have the entries of an installation."""
+    return all(
+        part.check_state(_read_text(file)) == "present"
+        for file in agent.list_files(target)
+        for part in file.parts
+    )
 
 
 def _read_text(file: AgentFile) -> str:

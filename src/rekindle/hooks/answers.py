@@ -1,16 +1,27 @@
-"""Answer hooks at the start of a session, with its first prompt, and after a failure."""
+"""Answer hooks at the start of a session, with its first prompt, before a call and after a failure."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 
 from rekindle.experiments.experiment import COLD, PLACEBO, WARM, Experiment
+from rekindle.knowledge.notes.note import Recall
 from rekindle.learning.arms import ArmAssignment, draw_assignment, draw_cold_share
 from rekindle.store import Store
 
-from .context_text import FAILURE_HEADING, HEADING, encode_answer, render_context
-from .events import HookInput, HookRequest, ImportJob, parse_input
+from .context_text import (
+    CALL_HEADING,
+    FAILURE_HEADING,
+    HEADING,
+    STOPPED,
+    encode_answer,
+    encode_refusal,
+    render_context,
+)
+from .events import HookInput, HookRequest, ImportJob, PlannedCall, move_call, parse_input
 from .home_store import HomeStore, HookSettings
 from .note_sources import NoteProvider, find_note_source
 from .session_state import SessionState, SessionStates
@@ -21,6 +32,9 @@ _CONTINUED_SOURCES = ("resume", "fork")
 _COMPACTED = "compact"
 # These do not store what hooks say, and have to be told again.
 _FORGETFUL_AGENTS = ("gemini",)
+
+# After trouble before a call: a slow server must not delay every command of an agent.
+PAUSE_SECONDS = 60.0
 
 NOTHING = b""
 
@@ -43,6 +57,8 @@ class HookAnswerer:
         self._states = SessionStates(home)
         self._write_later = write_later
         self._start_import = start_import
+        self._stopping = Lock()
+        self._paused_until = 0.0
 
     def answer(self, request: HookRequest) -> bytes:
         """Return what the hook prints: JSON or nothing."""
@@ -70,6 +86,8 @@ class HookAnswerer:
         if given.event == "failure" and given.failure is None:
             return NOTHING  # it did not fail
         settings, store = self._stores.get(request.settings)
+        if given.event == "call" and (given.call is None or not settings.before_call):
+            return NOTHING
         source = find_note_source(settings, store)
         if source is None or not settings.is_warm:
             return NOTHING
@@ -81,6 +99,8 @@ class HookAnswerer:
             return self._answer_start(source, given, state, is_known)
         if given.event == "prompt":
             return self._answer_prompt(source, given, state)
+        if given.event == "call":
+            return self._answer_call(source, given, state)
         return self._answer_failure(source, given, state)
 
     # ── arms
@@ -90,7 +110,7 @@ class HookAnswerer:
     ) -> SessionState:
         """Assign the arm of a session that hooks see for the first time."""
         assignment = self._draw_arm(settings, store, given)
-        state = SessionState()
+        state = SessionState(folder=given.cwd)
         if assignment is not None:
             state.arm = assignment.arm
             if (experiment := assignment.experiment) is not None and store is not None:
@@ -150,7 +170,7 @@ class HookAnswerer:
 
     def _answer_failure(self, source: NoteProvider, given: HookInput, state: SessionState) -> bytes:
         call = given.failure
-        if call is None or state.arm == COLD:
+        if call is None or state.arm == COLD or STOPPED in call.result:
             return NOTHING
         recall = source.recall_failure(given.cwd, call.tool, call.arguments, call.result)
         new = [note.id for note in recall.notes if note.id not in state.fixes]
@@ -159,6 +179,43 @@ class HookAnswerer:
         state.fixes = [*state.fixes, *new]
         self._save(given, state)
         return encode_answer(given.name, render_context(FAILURE_HEADING, recall.text))
+
+    def _answer_call(self, source: NoteProvider, given: HookInput, state: SessionState) -> bytes:
+        """Stop a call that is known to fail, unless the session knows the note about it."""
+        if state.arm == COLD or time.monotonic() < self._paused_until:
+            return NOTHING
+        assert given.call is not None
+        call = move_call(given.call, state.folder or given.cwd)
+        if call is None:
+            return NOTHING
+        recall = self._recall_call(source, call)
+        if not recall.notes or not self._add_stopped(given, state, recall):
+            return NOTHING
+        context = render_context(CALL_HEADING, recall.text)
+        return encode_refusal(given.agent, given.name, context)
+
+    def _recall_call(self, source: NoteProvider, call: PlannedCall) -> Recall:
+        try:
+            return source.recall_call(call.folder, call.tool, call.arguments)
+        except Exception:
+            self._paused_until = time.monotonic() + PAUSE_SECONDS
+            raise
+
+    def _add_stopped(self, given: HookInput, state: SessionState, recall: Recall) -> bool:
+        """Save that the notes stop a call; return whether they may.
+
+        What cannot be saved must not stop a call: it would be stopped again and again.
+        """
+        with self._stopping:  # an agent may make several calls at once
+            state = self._states.load(given.agent, given.session) or state
+            known = {*state.stopped, *state.fixes}
+            new = [note.id for note in recall.notes if note.id not in known]
+            if not new:
+                return False
+            state.stopped = [*state.stopped, *new]
+            state.fixes = [*state.fixes, *new]  # a failure need not tell it again
+            self._states.save(given.agent, given.session, state)
+            return True
 
     @staticmethod
     def _add_notes(state: SessionState, context: str, notes: list[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, get_args
 from rekindle.errors import InvalidInput
 from rekindle.files import write_new_file
 
-HookEvent: TypeAlias = Literal["start", "prompt", "failure", "end", "compact"]
+HookEvent: TypeAlias = Literal["start", "prompt", "failure", "end", "compact", "call"]
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 # The agents with hooks, and the names by which they know our events. OpenCode and pi have no
 # commands as hooks: a plugin calls the command, with the same JSON and our names.
@@ -31,6 +31,7 @@ AGENT_EVENTS: Mapping[str, Mapping[HookEvent, str]] = MappingProxyType(
             "failure": "PostToolUseFailure",
             "end": "SessionEnd",
             "compact": "PreCompact",
+            "call": "PreToolUse",
         },
         "codex": {
             "start": "SessionStart",
@@ -38,6 +39,7 @@ AGENT_EVENTS: Mapping[str, Mapping[HookEvent, str]] = MappingProxyType(
             "failure": "PostToolUse",
             "end": "SessionEnd",
             "compact": "PreCompact",
+            "call": "PreToolUse",
         },
         # Gemini's PreCompress comes before every request, so it is of no use.
         "gemini": {
@@ -45,16 +47,32 @@ AGENT_EVENTS: Mapping[str, Mapping[HookEvent, str]] = MappingProxyType(
             "prompt": "BeforeAgent",
             "failure": "AfterTool",
             "end": "SessionEnd",
+            "call": "BeforeTool",
         },
         "opencode": {event: event for event in HOOK_EVENTS},
         "pi": {event: event for event in HOOK_EVENTS},
     }
+)
+# Only the setting warm.before_call needs it, and it starts a process before every command.
+CALL_EVENT: HookEvent = "call"
+# The tools that the hook before a call is for, by the names that hooks know them by.
+SHELL_TOOLS: Mapping[str, str] = MappingProxyType(
+    {"claude-code": "Bash", "codex": "Bash", "gemini": "run_shell_command"}
 )
 HOOKS_FOLDER = "hooks"  # in the home: launcher, socket, what sessions were given, troubles
 LAUNCHER = "run"
 _LAUNCHER_PATH = f"/{HOOKS_FOLDER}/{LAUNCHER}"
 _HOOK_VERB = ["rekindle", "hook"]
 _CLIENT = Path(__file__).with_name("client.py")
+
+
+def list_events(agent: str, *, before_call: bool) -> dict[HookEvent, str]:
+    """Return the events that an agent needs hooks for, and the agent's names of them."""
+    return {
+        event: name
+        for event, name in AGENT_EVENTS[agent].items()
+        if before_call or event != CALL_EVENT
+    }
 
 
 def build_hook_command(agent: str, event: str, home: Path | None = None) -> str:

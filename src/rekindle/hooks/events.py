@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ MAX_PROMPT_CHARS = 20_000
 MAX_PATH_CHARS = 4_096
 TAIL_BYTES = (100_000, 2_000_000)  # of a transcript, in which the end of a call is looked for
 SETTING_PREFIXES = tuple(prefix.decode() for prefix in SETTINGS)
+_FOLDER_ARGUMENTS = ("workdir", "dir_path")  # of a command, in OpenCode and Gemini CLI
 _EVENT_NAME = re.compile(r"[A-Za-z_.]{1,60}")
 _GEMINI_EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 # What Gemini puts around the output of a command.
@@ -52,6 +54,14 @@ class FailedCall(NamedTuple):
     result: str
 
 
+class PlannedCall(NamedTuple):
+    """A tool call that has not run yet, and the folder in which it will."""
+
+    tool: str
+    arguments: JsonObject | str
+    folder: str
+
+
 class HookInput(NamedTuple):
     """What an agent says about an event. `name` is its own name of the event."""
 
@@ -64,6 +74,7 @@ class HookInput(NamedTuple):
     source: str = ""  # of a start: startup, resume, fork, clear, compact
     prompt: str = ""
     failure: FailedCall | None = None
+    call: PlannedCall | None = None
 
 
 class ImportJob(NamedTuple):
@@ -111,12 +122,38 @@ def parse_input(request: HookRequest) -> HookInput:
         source=get_text(fields, "source") or "",
         prompt=_parse_prompt(fields) if event == "prompt" else "",
         failure=_parse_failure(request.agent, fields) if event == "failure" else None,
+        call=_parse_call(fields, cwd) if event == "call" else None,
     )
 
 
 def _parse_prompt(fields: JsonObject) -> str:
     prompt = get_text(fields, "prompt") or ""
     return _GEMINI_CONTEXT.sub("", prompt[:MAX_PROMPT_CHARS]).strip()
+
+
+def _parse_call(fields: JsonObject, cwd: str) -> PlannedCall | None:
+    tool, given = get_text(fields, "tool_name"), fields.get("tool_input")
+    if tool is None:
+        return None
+    arguments = given if isinstance(given, str) else as_object(given)
+    folder = get_text(as_object(given), *_FOLDER_ARGUMENTS) or ""
+    return PlannedCall(tool, arguments, os.path.normpath(os.path.join(cwd, folder)))
+
+
+def move_call(call: PlannedCall, root: str) -> PlannedCall | None:
+    """Return the call as it would be made in the folder `root`; None if that is not above its own.
+
+    Commands are known by the folder that their session began in.
+    """
+    inner = os.path.relpath(call.folder, root)
+    if inner == os.curdir:
+        return call
+    arguments = as_object(call.arguments)
+    command = get_text(arguments, "command")
+    if command is None or inner.split(os.sep)[0] == os.pardir:
+        return None
+    moved = {**arguments, "command": f"cd {shlex.quote(inner)} && {command}"}
+    return PlannedCall(call.tool, moved, root)
 
 
 def _parse_failure(agent: str, fields: JsonObject) -> FailedCall | None:

@@ -7,7 +7,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Protocol
 
 from rekindle.knowledge.notes.note import Recall, RecalledNote
-from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.recall import (
+    recall_at_failure,
+    recall_at_start,
+    recall_before_call,
+)
 from rekindle.projects import find_branch
 from rekindle.store import Store
 from rekindle.types import JSON
@@ -30,6 +34,10 @@ class NoteProvider(Protocol):
         self, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
     ) -> Recall: ...
 
+    def recall_call(
+        self, folder: str, tool: str, arguments: Mapping[str, JSON] | str
+    ) -> Recall: ...
+
 
 class StoreNotes:
     """Notes of a store of this machine."""
@@ -46,6 +54,10 @@ class StoreNotes:
     ) -> Recall:
         """Return how a failure like this one was fixed before."""
         return recall_at_failure(self._store, folder, tool, arguments, result)
+
+    def recall_call(self, folder: str, tool: str, arguments: Mapping[str, JSON] | str) -> Recall:
+        """Return what worked in place of a call that is known to fail."""
+        return recall_before_call(self._store, folder, tool, arguments)
 
 
 class ServerNotes:
@@ -81,6 +93,18 @@ class ServerNotes:
             result=result,
         )
         return _value_to_recall(self._client.recall_at_failure(asked))
+
+    def recall_call(self, folder: str, tool: str, arguments: Mapping[str, JSON] | str) -> Recall:
+        """Return what worked in place of a call that is known to fail."""
+        from rekindle.api.values import CallRecall
+
+        asked = CallRecall(
+            folder=folder,
+            remote=_find_remote(folder),
+            tool=tool,
+            arguments=arguments if isinstance(arguments, str) else {**arguments},
+        )
+        return _value_to_recall(self._client.recall_before_call(asked))
 
 
 def find_note_source(settings: HookSettings, store: Store | None) -> NoteProvider | None:

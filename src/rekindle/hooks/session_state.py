@@ -26,10 +26,12 @@ class SessionState(msgspec.Struct, omit_defaults=True):
     """What a session was given by hooks."""
 
     arm: str | None = None
+    folder: str = ""  # in which it was when hooks first saw it
     experiment: str | None = None
     said: list[str] = []  # at the start and with the first prompt, byte for byte
     notes: list[str] = []  # the ids of the notes in them
     fixes: list[str] = []  # the ids of the notes that were recalled after failures
+    stopped: list[str] = []  # the ids of the notes because of which a call was stopped
     is_prompted: bool = False
 
 

@@ -89,6 +89,33 @@ def test_a_missing_or_older_entry_is_stale(around: Surroundings) -> None:
     assert list_problems(diagnose_agent(CLAUDE_CODE, around)) == ["stale"]
 
 
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+def test_a_hook_before_calls_that_does_not_fit_the_setting_is_stale(
+    agent: CodingAgent, around: Surroundings
+) -> None:
+    asked = replace(around, targets=[replace(around.user, before_call=True)])
+    for installed, seen, expected in ((around, asked, "is on"), (asked, around, "is off")):
+        install(agent, installed)
+        assert not diagnose_agent(agent, installed).needs_attention
+        report = diagnose_agent(agent, seen)
+        assert get_state(report) == "stale"
+        (finding,) = report.findings
+        assert f"warm.before_call {expected}" in finding.message
+        assert finding.action == f"rekindle install {agent.name}"
+
+
+def test_a_project_may_have_the_hook_before_calls_for_others(around: Surroundings) -> None:
+    project = around.user.home / "project"
+    project.mkdir()
+    mine = replace(around, targets=[replace(around.user, project=project)])
+    theirs = replace(mine, targets=[replace(mine.user, before_call=True)])
+    install(CLAUDE_CODE, theirs)
+    add_program(around, "rekindle")
+    assert list_problems(diagnose_agent(CLAUDE_CODE, mine)) == []
+    install(CLAUDE_CODE, mine)
+    assert list_problems(diagnose_agent(CLAUDE_CODE, theirs)) == ["stale"]
+
+
 def test_a_configuration_that_cannot_be_parsed_is_broken(around: Surroundings) -> None:
     file = around.user.home / ".claude" / "settings.json"
     file.parent.mkdir()

@@ -1,6 +1,7 @@
 import json
 import os
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,67 @@ def test_entries_are_the_same_in_every_version() -> None:
     text = hooks.parts[0].add_to("")
     assert json.loads(text) == {"hooks": expected}
     assert text == json.dumps({"hooks": expected}, indent=2) + "\n"
+
+
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_the_hook_before_calls_comes_and_goes_with_the_setting(
+    agent: CodingAgent, scope: str, target: InstallTarget, records: InstallRecords
+) -> None:
+    project = target.home / "project"
+    project.mkdir()
+    target = replace(target, project=project if scope == "project" else None)
+    asked = replace(target, before_call=True)
+    before = read_tree(target.home)
+    install(agent, target, records)
+    usual = read_tree(target.home)
+    assert install(agent, asked, records) == 1
+    assert read_tree(target.home) != usual
+    assert install(agent, asked, records) == 0
+    assert install(agent, target, records) == 1
+    assert read_tree(target.home) == usual
+    install(agent, asked, records)
+    uninstall(agent, target, records)
+    assert read_tree(target.home) == before
+
+
+def test_a_file_with_hooks_of_others_is_restored_after_the_setting_was_changed(
+    target: InstallTarget, records: InstallRecords
+) -> None:
+    file = target.home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    theirs = {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo mine"}]}
+    text = json.dumps({"hooks": {"PreToolUse": [theirs]}}, indent=3).encode()
+    file.write_bytes(text)
+    install(CLAUDE_CODE, target, records)
+    install(CLAUDE_CODE, replace(target, before_call=True), records)
+    first, ours = json.loads(file.read_bytes())["hooks"]["PreToolUse"]
+    assert first == theirs
+    assert ours["matcher"] == "Bash"
+    assert "claude-code call" in ours["hooks"][0]["command"]
+    uninstall(CLAUDE_CODE, target, records)
+    assert file.read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("agent", "event", "tool"),
+    [
+        ("claude-code", "PreToolUse", "Bash"),
+        ("codex", "PreToolUse", "Bash"),
+        ("gemini", "BeforeTool", "run_shell_command"),
+    ],
+)
+def test_the_hook_before_calls_runs_for_commands_alone_and_changes_no_other_entry(
+    agent: str, event: str, tool: str, target: InstallTarget
+) -> None:
+    usual, asked = (
+        json.loads(AGENTS[agent].list_files(one)[0].parts[0].add_to(""))["hooks"]
+        for one in (target, replace(target, before_call=True))
+    )
+    (group,) = asked.pop(event)
+    assert asked == usual
+    assert group["matcher"] == tool
+    assert len(group["hooks"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,16 @@ def test_hooks_are_added_beside_those_of_others_and_only_once() -> None:
     assert table.remove_from(added, text) == text
 
 
+def test_a_hook_for_some_tools_alone_has_a_matcher() -> None:
+    wanted = {"Call": {"type": "command", "command": COMMAND}}
+    table = HookTable(wanted, lambda command: is_hook_command(command, "codex"), {"Call": "Bash"})
+    added = table.add_to("")
+    assert json.loads(added) == {"hooks": {"Call": [{"matcher": "Bash", "hooks": [hook(COMMAND)]}]}}
+    assert table.check_state(added) == "present"
+    assert table.add_to(added) == added
+    assert table.remove_from(added, "").strip() == "{}"
+
+
 def test_a_hook_that_the_user_moved_or_slowed_down_is_left_alone() -> None:
     text = json.dumps({"hooks": {"Start": [group(OTHER, hook(COMMAND, timeout=60))]}})
     table = build_table(Start=COMMAND)

@@ -26,7 +26,12 @@ with open({log!r}, "a") as file:
 mode = {mode!r}
 if mode == "answer":
     text = "context of " + sys.argv[2]
-    print(json.dumps({{"hookSpecificOutput": {{"additionalContext": text}}}}))
+    if sys.argv[2] == "call":
+        print(json.dumps({{"decision": "deny", "reason": text}}))
+    else:
+        print(json.dumps({{"hookSpecificOutput": {{"additionalContext": text}}}}))
+elif mode == "allow":
+    print(json.dumps({{"decision": "allow", "reason": "context of " + sys.argv[2]}}))
 elif mode == "garbage":
     print("{{ not json")
 elif mode == "fail":
@@ -48,12 +53,15 @@ await fire("session_start", { reason: "startup" })
 const prompt = await fire("before_agent_start", { prompt: "Fix it" })
 const call = { toolName: "bash", input: { command: "x" }, toolCallId: "c1" }
 const content = [{ type: "text", text: "not found" }]
+const stopped = await handlers.tool_call?.(call, { sessionManager })
+const other = await handlers.tool_call?.({ ...call, toolName: "read" }, { sessionManager })
+const broken = await handlers.tool_call?.({ ...call }, {})
 const fine = await fire("tool_result", { ...call, content, isError: false })
 const failed = await fire("tool_result", { ...call, content, isError: true })
 const odd = await fire("tool_result", {}, {})
 await fire("session_before_compact", { reason: "manual" })
 await fire("session_shutdown", { reason: "quit" })
-console.log(JSON.stringify({ sent, prompt, fine, failed, odd }))
+console.log(JSON.stringify({ sent, prompt, stopped, other, broken, fine, failed, odd }))
 """
 
 OPENCODE = """
@@ -65,6 +73,16 @@ await hooks["chat.message"]({}, { parts })
 const second = [{ ...first, text: "And that" }]
 await hooks["chat.message"]({}, { parts: second })
 const input = { tool: "bash", sessionID: "s1", callID: "c1", args: { command: "x" } }
+const before = async (...given) => {
+  try {
+    await hooks["tool.execute.before"]?.(...given)
+  } catch (error) {
+    return error.message
+  }
+}
+const stopped = await before(input, { args: input.args })
+const other = await before({ ...input, tool: "read" }, { args: {} })
+const broken = await before({ tool: "bash" }, null)
 const fine = { output: "good", metadata: { exit: 0 } }
 await hooks["tool.execute.after"](input, fine)
 const failed = { output: "bad", metadata: { exit: 127 } }
@@ -89,7 +107,7 @@ await hooks.event({ event: { type: "session.idle", properties: { sessionID: "s1"
 await hooks.event({ event: { type: "session.idle", properties: { sessionID: "s1" } } })
 await hooks.dispose()
 const errors = [messages, again].map((list) => list.map((one) => one.parts[0]?.state.error))
-console.log(JSON.stringify({ parts, second, fine, failed, server, errors }))
+console.log(JSON.stringify({ parts, second, stopped, other, broken, fine, failed, server, errors }))
 """
 AGENTS = {"pi": PI, "opencode": OPENCODE}
 
@@ -97,7 +115,7 @@ AGENTS = {"pi": PI, "opencode": OPENCODE}
 class Play:
     """A plugin, a hook that does as told, and what came of it."""
 
-    def __init__(self, agent: str, folder: Path, mode: str) -> None:
+    def __init__(self, agent: str, folder: Path, mode: str, *, before_call: bool = False) -> None:
         node = shutil.which("node")
         if node is None:
             warnings.warn("PLUGINS ARE NOT TESTED: node is not installed", stacklevel=1)
@@ -109,7 +127,7 @@ class Play:
         if mode != "missing":
             launcher.write_text(HOOK.format(python=sys.executable, log=str(self.log), mode=mode))
             launcher.chmod(0o755)
-        target = InstallTarget(folder, {}, home)
+        target = InstallTarget(folder, {}, home, before_call=before_call)
         (folder / "plugin.mjs").write_text(build_plugin(agent, target).content)
         (folder / "play.mjs").write_text(AGENTS[agent])
         began = time.monotonic()
@@ -172,6 +190,33 @@ def test_opencode_is_given_what_the_hooks_answer(tmp_path: Path) -> None:
     end = dict(play.read_events())["end"]
     assert end["session_id"] == "s1"
     assert end["transcript_path"].endswith("/opencode/opencode.db")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_call_of_the_shell_is_not_run_if_the_hook_denies_it(agent: str, tmp_path: Path) -> None:
+    play = Play(agent, tmp_path, "answer", before_call=True)
+    reason = "context of call"
+    expected = {"pi": {"block": True, "reason": reason}, "opencode": reason}
+    assert play.result["stopped"] == expected[agent]
+    assert not {"other", "broken"} & play.result.keys()
+    (event,) = [event for name, event in play.read_events() if name == "call"]
+    assert event["session_id"] == "s1"
+    assert event["cwd"] == "/src/app"
+    assert (event["tool_name"], event["tool_input"]) == ("bash", {"command": "x"})
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_without_the_setting_no_hook_runs_before_a_call(agent: str, tmp_path: Path) -> None:
+    play = Play(agent, tmp_path, "answer")
+    assert "stopped" not in play.result
+    assert "call" not in {name for name, _ in play.read_events()}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("mode", ["garbage", "fail", "missing", "silent", "hang", "allow"])
+def test_a_call_runs_unless_the_hook_denies_it(agent: str, mode: str, tmp_path: Path) -> None:
+    play = Play(agent, tmp_path, mode, before_call=True)
+    assert "stopped" not in play.result
 
 
 @pytest.mark.parametrize("agent", AGENTS)

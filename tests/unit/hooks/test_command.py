@@ -10,9 +10,11 @@ import pytest
 from rekindle.errors import InvalidInput
 from rekindle.hooks.command import (
     AGENT_EVENTS,
+    CALL_EVENT,
     build_hook_command,
     get_launcher,
     is_launcher_current,
+    list_events,
     write_launcher,
 )
 
@@ -40,6 +42,13 @@ def test_a_home_with_spaces_and_quotes_is_one_word(tmp_path: Path) -> None:
 def test_an_unknown_agent_or_event_has_no_command(agent: str, event: str) -> None:
     with pytest.raises(InvalidInput, match=f"{agent} {event}"):
         build_hook_command(agent, event, Path("/data"))
+
+
+@pytest.mark.parametrize("agent", AGENT_EVENTS)
+def test_a_hook_before_calls_is_for_those_who_ask_for_it(agent: str) -> None:
+    usual, all_events = (list_events(agent, before_call=one) for one in (False, True))
+    assert all_events == AGENT_EVENTS[agent]
+    assert all_events.keys() - usual.keys() == {CALL_EVENT}
 
 
 @pytest.mark.slow

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from rekindle.errors import InvalidInput
-from rekindle.hooks.events import TAIL_BYTES, FailedCall, HookInput, HookRequest, parse_input
+from rekindle.hooks.events import (
+    TAIL_BYTES,
+    FailedCall,
+    HookInput,
+    HookRequest,
+    PlannedCall,
+    move_call,
+    parse_input,
+)
 
 COMMON = {"session_id": "s1", "cwd": "/src/app"}
 
@@ -91,6 +99,54 @@ def test_the_failures_of_claude_code_and_of_plugins_need_no_proof() -> None:
     for agent in ("claude-code", "opencode", "pi"):
         given = parse(agent, "failure", tool_name="bash", tool_input={"command": "x"}, error="no")
         assert given.failure == FailedCall("bash", {"command": "x"}, "no")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"tool_name": "sh", "tool_input": {"a": "x"}}, PlannedCall("sh", {"a": "x"}, "/src/app")),
+        ({"tool_name": "sh", "tool_input": "x"}, PlannedCall("sh", "x", "/src/app")),
+        ({"tool_name": "sh"}, PlannedCall("sh", {}, "/src/app")),
+        ({"tool_input": {"command": "x"}}, None),
+        (
+            {"tool_name": "sh", "tool_input": {"dir_path": "web"}},
+            PlannedCall("sh", {"dir_path": "web"}, "/src/app/web"),
+        ),
+        (
+            {"tool_name": "sh", "tool_input": {"workdir": "/tmp/x"}},
+            PlannedCall("sh", {"workdir": "/tmp/x"}, "/tmp/x"),
+        ),
+    ],
+)
+def test_a_call_that_has_not_run_is_read_with_its_arguments(
+    fields: dict[str, Any], expected: PlannedCall | None
+) -> None:
+    given = parse("codex", "call", **fields)
+    assert (given.call, given.failure, given.name) == (expected, None, "PreToolUse")
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("/src/app", "make"),
+        ("/src/app/", "make"),
+        ("/src/app/web", "cd web && make"),
+        ("/src/app/my web/..x", "cd 'my web/..x' && make"),
+        ("/src/app/..x", "cd ..x && make"),
+        ("/src", None),
+        ("/tmp", None),
+    ],
+)
+def test_a_call_is_seen_from_the_folder_that_its_session_began_in(
+    folder: str, expected: str | None
+) -> None:
+    found = move_call(PlannedCall("Bash", {"command": "make", "x": 1}, folder), "/src/app")
+    assert (found and found.arguments) == (expected and {"command": expected, "x": 1})
+
+
+def test_a_call_without_a_command_has_only_its_own_folder() -> None:
+    assert move_call(PlannedCall("sh", "make", "/src/app/web"), "/src/app") is None
+    assert move_call(PlannedCall("sh", "make", "/src/app"), "/src/app") is not None
 
 
 def test_a_long_result_keeps_its_beginning_and_its_end() -> None:

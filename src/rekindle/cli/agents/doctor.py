@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,12 +122,14 @@ def _look_around(pending: _PendingFiles) -> Surroundings:
     from rekindle.hooks.troubles import read_troubles
 
     home, env = get_home_and_env()
-    rekindle_home = load_settings().home
-    targets = [InstallTarget(home, env, rekindle_home)]
+    settings = load_settings()
+    rekindle_home = settings.home
+    user = InstallTarget(home, env, rekindle_home, before_call=settings.warm.before_call)
+    targets = [user]
     folder = Path.cwd()
     root = find_repository_root(folder)
     if root is not None and root != home.resolve():
-        targets.append(InstallTarget(home, env, rekindle_home, root))
+        targets.append(replace(user, project=root))
     return Surroundings(
         targets=targets,
         now=time.time(),

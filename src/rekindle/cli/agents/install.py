@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from rekindle.cli.output import (
     print_notice,
     require_confirmation,
 )
+from rekindle.cli.store_access import load_settings
 from rekindle.config import find_home, get_home_and_env
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def install_agents(
 
     chosen = [INSTALLABLE[name] for name in dict.fromkeys(agents)]
     target, records = open_target(project)
+    target = replace(target, before_call=load_settings().warm.before_call)
     if target.project is None and AgentName.mcp in agents:
         _print_mcp_entry(target)
         chosen = [agent for agent in chosen if agent.name != AgentName.mcp]

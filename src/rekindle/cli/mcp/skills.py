@@ -153,12 +153,14 @@ def _build_plugin_files(home: Path) -> dict[str, Any]:
     """Return the files of the plugin besides its skills, by their names."""
     from rekindle import __version__
     from rekindle.coding_agents.agent import list_program_words
-    from rekindle.hooks.command import AGENT_EVENTS, build_hook_command
+    from rekindle.hooks.command import CALL_EVENT, SHELL_TOOLS, build_hook_command, list_events
 
-    hooks = {
-        name: [{"hooks": [_build_hook(build_hook_command("claude-code", event, home))]}]
-        for event, name in AGENT_EVENTS["claude-code"].items()
-    }
+    agent, before_call = "claude-code", load_settings().warm.before_call
+    hooks: dict[str, Any] = {}
+    for event, name in list_events(agent, before_call=before_call).items():
+        matcher = {"matcher": SHELL_TOOLS[agent]} if event == CALL_EVENT else {}
+        hook = _build_hook(build_hook_command(agent, event, home))
+        hooks[name] = [{**matcher, "hooks": [hook]}]
     program, *arguments = list_program_words()
     server = {"command": program, "args": [*arguments, "mcp"], "alwaysLoad": True}
     about = {

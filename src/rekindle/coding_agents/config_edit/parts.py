@@ -7,7 +7,7 @@ user has changed beyond what Rekindle needs are left as they are, and so is ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from rekindle.errors import InvalidInput
@@ -52,6 +52,7 @@ class HookTable:
 
     hooks: Mapping[str, Mapping[str, Any]]  # the hook of each event
     is_ours: Callable[[str], bool]  # given a command
+    matchers: Mapping[str, str] = field(default_factory=dict[str, str])  # tools, by event
     name: str = "hooks"
 
     def add_to(self, text: str) -> str:
@@ -61,7 +62,9 @@ class HookTable:
             for path, _ in reversed(found[1:]):
                 text = _remove_hook(text, path, "")
             if not found:
-                text = add_element(text, ["hooks", event], {"hooks": [dict(wanted)]})
+                matcher = {"matcher": self.matchers[event]} if event in self.matchers else {}
+                group = {**matcher, "hooks": [dict(wanted)]}
+                text = add_element(text, ["hooks", event], group)
             elif not _has_values(found[0][1], wanted, ("type", "command")):
                 text = replace_value(text, found[0][0], {**found[0][1], **wanted})
         return text

@@ -24,7 +24,26 @@ export const Rekindle = async ({ directory }) => {
     if (text) parts.push({ id: `${id}r`, sessionID, messageID, type: "text", text, synthetic: true })
   }
 
+  const askCall = guard(async (input, output) => {
+    if (input.tool !== "bash") return
+    return await askHook("call", {
+      ...identify(input.sessionID),
+      tool_name: input.tool,
+      tool_input: output.args,
+      tool_use_id: input.callID,
+    })
+  })
+  const beforeCall = {
+    // To throw an error is the only way to stop a call.
+    "tool.execute.before": async (input, output) => {
+      const reason = await askCall(input, output)
+      if (reason) throw new Error(reason)
+    },
+  }
+
   return {
+    ...(COMMANDS.call ? beforeCall : {}),
+
     // The start of a session as well: what is added to its first message stays in the session.
     "chat.message": guard(async (input, output) => {
       const { parts } = output

@@ -23,6 +23,21 @@ export default function (pi) {
     }),
   )
 
+  if (COMMANDS.call)
+    pi.on(
+      "tool_call",
+      guard(async (event, ctx) => {
+        if (event.toolName !== "bash") return
+        const reason = await askHook("call", {
+          ...identify(ctx),
+          tool_name: event.toolName,
+          tool_input: event.input,
+          tool_use_id: event.toolCallId,
+        })
+        if (reason) return { block: true, reason }
+      }),
+    )
+
   pi.on(
     "tool_result",
     guard(async (event, ctx) => {

@@ -25,16 +25,18 @@ const stopHook = (child) => {
   } catch {} // it has ended
 }
 
-const readContext = (answer) => {
+// What to add, or why a call is not run.
+const readText = (answer) => {
   try {
-    const context = JSON.parse(answer).hookSpecificOutput.additionalContext
-    return typeof context === "string" ? context : ""
+    const { decision, reason, hookSpecificOutput } = JSON.parse(answer)
+    const text = decision === "deny" ? reason : hookSpecificOutput.additionalContext
+    return typeof text === "string" ? text : ""
   } catch {
     return ""
   }
 }
 
-// Run the hook of an event and return the text to add, or "" if there is none within the limit.
+// Run the hook of an event and return its text, or "" if there is none within the limit.
 const askHook = (event, fields, limit = LIMIT_MS) =>
   new Promise((resolve) => {
     try {
@@ -52,7 +54,7 @@ const askHook = (event, fields, limit = LIMIT_MS) =>
       child.stdout.on("error", () => {})
       child.stdout.on("data", (text) => (answer += text))
       child.on("error", () => finish(""))
-      child.on("close", () => finish(readContext(answer)))
+      child.on("close", () => finish(readText(answer)))
     } catch {
       resolve("")
     }
