@@ -13,9 +13,10 @@ import re
 _LITERALS = (
     # parts of names that announce a secret
     "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sessid", "sessionid", "sig",
-    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt",
+    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt", "pswd", "csrf", "xsrf", "session=",
+    "pin", "cvv", "cvc", "pat=", "pat:", 'pat"', "pat ", "sid", "dsn", "salt",
     # words for password in other languages; those in other scripts are in `languages.py`
-    "kennwort", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
+    "kennwort", "pasahitza", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
     "parola", "sifre", "kata sandi", "mat khau", "jelszo", "geslo", "lozinka",
     # HTTP, URLs and files
     "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=", "thin:", "websocket-pro",

@@ -22,8 +22,8 @@ from rekindle.redaction.vocabulary.languages import (
     FOREIGN_LETTER,
     FOREIGN_PASSWORD_WORD,
 )
+from rekindle.redaction.vocabulary.secret_values import is_path
 
-from .assignments import is_path
 from .bare_secrets import is_generated_password
 
 _Q = r"""\\{0,3}["'`]?"""
@@ -52,8 +52,8 @@ _ONE_TIME = re.compile(
     re.I,
 )
 _FOREIGN = re.compile(
-    r"(?:[^!-~\n]|(?:ist|lautet|est|es|sono|on|jest|je|is|er|adalah|la|to)(?=[ ])){0,10}[:=>]{0,2}[ ]{0,4}[\"'`]?"
-    r"(?P<value>[A-Za-z0-9!@#$%^&*~][!-~]{4,80})"
+    r"[\"'`]?(?:[^!-~\n]|(?:ist|lautet|est|es|sono|on|jest|je|is|er|adalah|la|to)(?=[ ])){0,10}[:=>]{0,2}[ ]{0,4}[\"'`]?"
+    r"(?P<value>[A-Za-z0-9!@#$%^&*~][!#-&(-\[\]-_a-~]{4,80})"
 )
 _TECHNICAL = re.compile(
     r"(?:v?\d[\d.]*\w?|(?:utf|sha|md|base|oauth|http|ipv|aes|rsa|hs|rs|es|x|py|python|int|uint|float|tls|ssl|h|ed|p)-?\d+"
