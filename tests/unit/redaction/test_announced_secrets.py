@@ -72,3 +72,45 @@ def test_a_short_name_announces_a_secret(text: str, secret: str) -> None:
 )
 def test_a_piece_of_another_word_announces_nothing(text: str) -> None:
     check_kept(text)
+
+
+# ── words joined by dots
+
+
+@check_each(
+    "text",
+    (
+        "deskctl sync --password Marzipan.Torte now",
+        "mysqldump --password=Marzipan.Torte shop",
+        "PGPASSWORD=Marzipan.Torte psql -h x",
+        "docker run -e POSTGRES_PASSWORD=Marzipan.Torte postgres",
+        "helm install x y --set db.password=Marzipan.Torte",
+        "db:\n  password: Marzipan.Torte\n  port: 1",
+        "[db]\nuser = ada\npassword = Marzipan.Torte",
+        "Server=db;Database=x;User Id=sa;Password=Marzipan.Torte;",
+        "jdbc:postgresql://db/x?user=ada&password=Marzipan.Torte",
+        "<password>Marzipan.Torte</password>",
+    ),
+)
+def test_a_password_may_be_words_joined_by_dots(text: str) -> None:
+    check_gone(text, "Marzipan.Torte")
+
+
+@check_each(
+    "text",
+    (
+        "password = config.value",
+        "    password: user.password,",
+        "const password = form.value;",
+        "connect(host=h, password=config.value)",
+        "self.password=settings.db",
+        "password: Joi.string().min(8)",
+        "password: types.String",
+        "tool --password-file secret.txt --password vault.yml",
+        "[core]\n\tsigningkey = keys.pub",
+        "password = make_password(raw)",
+        "    password = other",
+    ),
+)
+def test_an_attribute_is_no_password(text: str) -> None:
+    check_kept(text)

@@ -117,6 +117,10 @@ _CONTINUED_STRING = re.compile(
 _SET_COMMAND = re.compile(
     r"(?:\bset|\bconfig|\badd|\bput|:set|wifi[^\n|;]{0,60})[ ]+(?:--\w+[ ]+)?[\w./:@-]*\Z"
 )
+# The lines of a settings file from its section on, up to the name.
+_INI_SECTION = re.compile(
+    r"(?:^|\n)\[[\w. :-]{1,60}\][ \t\r]{0,4}\n(?:(?:[\w. -]{1,40}=[^\n]{0,120}|[#;][^\n]{0,120}|)\n){0,10}[ \t]{0,8}\Z"
+)
 _SET_VERBS = ("set", "config", "add", "put", "wifi")
 
 
@@ -265,8 +269,12 @@ def _detect_unquoted(
         return
     value = text[at:end].rstrip(".,:)" if separator["prose"] else ",")
     follows = text[end : end + 1]
+    if value.endswith(")") and "(" not in value:  # the end of a call
+        value, follows = value.rstrip(")"), ")"
     is_complete = follows in ("", "\n", "\r", " ", "&", ";", '"', "'", "\\", "`", "<", "|")
     is_bare = is_complete and (is_option or _is_config_line(scan, start, sign, is_tight, follows))
+    if sign == "=" and name.kind == "password" and not is_bare and is_complete:
+        is_bare = _INI_SECTION.search(text, max(0, start - 400), start) is not None
     if separator["prose"]:
         is_bare = False
         if not _has_non_letters(value) or not any(letter.isdigit() for letter in value):

@@ -84,6 +84,8 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
         if is_bare and name.kind in ("key", "secret") and _is_passphrase(value):
             return True
         return is_bare and len(value) >= 4 and name.kind == "password" and not classify_name(value)
+    if is_bare and name.kind == "password" and _is_dotted_password(value):
+        return True
     if _EXPRESSION.match(value) and not is_random(value):
         return False
     if is_path(value):
@@ -95,6 +97,35 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
     return (not (_CONSTANT.match(value) and classify_name(value)) and not value.isdigit()) or len(
         value
     ) > 3
+
+
+_DOTTED = re.compile(r"[A-Za-z]+\d{0,4}(?:\.[A-Za-z]+\d{0,4}){1,5}\Z")
+# What attributes belong to or are called in code, and the endings of files.
+_CODE_PARTS = split_words(
+    """self this cls super args kwargs config conf cfg settings setting options option opts opt params param
+    props state context ctx env environ environment process os sys app api db database server client conn
+    connection session request req response resp res body data form field fields input output user users
+    account profile credentials credential creds cred auth login model models schema schemas type types
+    value values val item items entry row record node object obj target event e evt result results var vars
+    local locals module modules each data secrets secret vault values store state fake faker mock test tests
+    spec utils util helper helpers lib core base common constants const strings string text str int integer
+    number bool boolean bytes char varchar z t joi yup sa sql orm fields pydantic typing validators validator
+    string required default length name names id key keys get set read write load new create make parse
+    format encode decode hash hexdigest digest strip trim current group match props query path file files
+    py js ts go rs rb php java kt cs c h cpp md txt json yaml yml toml ini cfg env sh bash zsh html xml css
+    csv log lock com org io net dev example local exe bin pem key crt cert p12 gpg age enc asc db sqlite
+    """
+)
+
+
+def _is_dotted_password(value: str) -> bool:
+    """Return whether words joined by dots are a password, and no attribute, type or file."""
+    if _DOTTED.match(value) is None or len(value) < 6:
+        return False
+    return not any(
+        part.lower() in _CODE_PARTS or _is_non_secret_word(part) or classify_name(part)
+        for part in value.split(".")
+    )
 
 
 _PLACEHOLDER_PARTS = split_words(
