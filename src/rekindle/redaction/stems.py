@@ -23,7 +23,7 @@ _LITERALS = (
     "reset-p", "reset/", "verif", "invite", "ical/", "\"kty\"", "kind: secret", "stringdata",
     "github-oauth", ":5432:", ":*:", "$ansible_vault", "wg ",
     # commands, code and prose
-    "<<<", "echo ", "printf ", "login", "log in", "sign in", "wifi", "wi-fi", "identified by",
+    "<<<", "echo ", "printf ", "login", "unlock ", "log in", "sign in", "wifi", "wi-fi", "identified by",
     "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
     "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
     "hashpw", "hmac", "ftp(",

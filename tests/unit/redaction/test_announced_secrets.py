@@ -114,3 +114,52 @@ def test_a_password_may_be_words_joined_by_dots(text: str) -> None:
 )
 def test_an_attribute_is_no_password(text: str) -> None:
     check_kept(text)
+
+
+# ── where only a secret is given
+
+
+@check_each(
+    "text, secret",
+    (
+        ("deskctl --token hunter-blue-42 ls", "hunter-blue-42"),
+        ("deskctl --token=marzipan", "marzipan"),
+        ("deskctl --secret marzipan", "marzipan"),
+        ("deskctl --pass marzipan", "marzipan"),
+        ("deskctl --api-key Marzipan.Torte", "Marzipan.Torte"),
+        ("oc login --token=12345678", "12345678"),
+        ("https://x.io/a?token=marzipan", "marzipan"),
+        ("https://x.io/a?api_key=hunter42&x=1", "hunter42"),
+        ("curl -H 'X-Api-Key: hunter-blue-42' https://x.io", "hunter-blue-42"),
+        ("PRIVATE-TOKEN: marzipan", "marzipan"),
+        ("curl -H 'Authorization: Bearer marzipan' https://x.io", "marzipan"),
+        ('headers["Authorization"] = "Bearer marzipan"', "marzipan"),
+        ("docker build --build-arg NPM_TOKEN=marzipan .", "marzipan"),
+        ("cargo login marzipan", "marzipan"),
+        ("vault login hunter-blue-42", "hunter-blue-42"),
+        ("./bin/deskctl login ada marzipan", "marzipan"),
+    ),
+)
+def test_a_word_given_as_a_secret_is_one(text: str, secret: str) -> None:
+    check_gone(text, secret)
+
+
+@check_each(
+    "text",
+    (
+        "deskctl --token <token> --secret $SECRET --api-key YOUR_API_KEY --pass xxx",
+        "use the --token flag, or --secret instead",
+        "      --token string     the token to use",
+        "docker build --secret id=npm,src=.npmrc .",
+        "https://x.io/a?token={token}&api_key=YOUR_KEY",
+        "an `Authorization: Bearer header` or a `Bearer token`",
+        'headers = {"Authorization": "Bearer " + token}',
+        "curl -H 'X-Api-Key: your-api-key' https://x.io",
+        "GITHUB_TOKEN=GH_TOKEN MAX_TOKENS=4096 MY_TOKEN=placeholder",
+        "./bin/deskctl login --help && vault login -method=oidc",
+        "cargo login <token>",
+        "kubectl get pods -p 8080",
+    ),
+)
+def test_what_stands_for_a_secret_or_speaks_about_it_stays(text: str) -> None:
+    check_kept(text)

@@ -17,6 +17,7 @@ from rekindle.redaction.scanner import (
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import TOKEN, SecretName, classify_name
 from rekindle.redaction.vocabulary.secret_values import (
+    is_given_secret,
     is_secret_string,
     is_secret_word,
     is_short_token,
@@ -287,8 +288,33 @@ def _detect_unquoted(
     is_token_variable = (
         name.kind == "token" and is_tight and sign == "=" and is_short_token(variable, value)
     )
-    if is_token_variable or is_secret_word(name, value, is_bare=is_bare):
+    is_given = is_complete and _is_given(text, start, separator, name)
+    if (
+        is_token_variable
+        or is_secret_word(name, value, is_bare=is_bare)
+        or (is_given and is_given_secret(name, value))
+    ):
         yield make_secret_span(at, at + len(value), name.kind)
+
+
+_HEADER = re.compile(
+    r"(?:x-[\w-]+|[\w-]*(?:api-?key|private-token|job-token|access-token))\Z", re.I
+)
+_BEFORE_HEADER = frozenset(("", "\n", "'", '"', "`"))
+
+
+def _is_given(text: str, start: int, separator: re.Match[str], name: SecretName) -> bool:
+    """Return whether only a secret is given there: to an option, in a URL, or as a header."""
+    before = text[start - 1 : start] if start else ""
+    if before == "-" or text.startswith("--", start):
+        return not name.is_strong or name.kind != "password" or bool(separator["tight"])
+    sign = separator["tight"] or separator["sign"]
+    if before in ("?", "&") and sign == "=":
+        return True
+    variable = text[start : separator.start()]
+    if separator["tight"] == "=" and "_" in variable and variable.isupper():
+        return True
+    return sign == ":" and before in _BEFORE_HEADER and _HEADER.match(variable) is not None
 
 
 def _find_shell_word_end(scan: ScanInput, at: int) -> int:

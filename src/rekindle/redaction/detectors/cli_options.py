@@ -18,7 +18,8 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
-from rekindle.redaction.vocabulary.secret_names import classify_name
+from rekindle.redaction.vocabulary.secret_names import TOKEN, classify_name
+from rekindle.redaction.vocabulary.secret_values import is_given_secret
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
@@ -107,6 +108,11 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
       for stem in (b"reset-p", b"reset/", b"verif", b"invite")),
     (b"login", r"""login[ ]+(?:--?\w+(?:[ =]\S+)?[ ]+){0,3}
         (?P<random>[A-Za-z0-9_.-]{20,300})(?=[\s"'`;&|]|\Z)"""),
+    # PROGRAM login TOKEN, and of a program of one's own: login USER PASSWORD
+    (b"login", rf"""login[ ]+(?:-\w[ ]\S{{1,80}}[ ]+)?{_Q}(?P<logged>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}})"""),
+    (b"login", rf"""login[ ]+[\w.@-]{{2,60}}[ ]+{_Q}(?P<second>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}}){_Q}[ ]*(?:\n|\Z|[|;&])"""),
+    (b"login", r"""login[ ](?:[^\n|;&]{0,80}[ ])?-p[ ]+["']?(?P<given>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{3,200})"""),
+    (b"unlock ", rf"""unlock[ ]+{_Q}(?P<second>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}}){_Q}[ ]*(?:\n|\Z|[|;&])"""),
     (b"identified by", r"""identified[ ]+by[ ]+(?:password[ ]+)?
         \\{0,3}["'](?P<value>[^"'\n\\]{1,200})"""),
     (b"secret", rf"secret[ ]+generic[ ][^\n|;]{{0,200}}?--from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
@@ -230,6 +236,8 @@ def _has_before(found: re.Match[str], pattern: re.Pattern[str]) -> bool:
 _READS_PASSWORD = re.compile(
     r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z"
 )
+_TAKES_TOKEN = re.compile(r"\b(?:oc|vault|cargo|doppler|tea|fossa)[ ]\Z")
+_OWN_PROGRAM = re.compile(r"(?:\A|[\n;&|$][ ]*)(?:\.{0,2}/|~/)[\w./-]{1,80}[ ]\Z")
 _STORES_SECRET = re.compile(r"(?:secret|password|securestring|token)[^\n|;]{0,120}\Z", re.I)
 _NAMES_USER = re.compile(
     r"(?:\A|\n|\\n|machine[ ]\S{1,80}|(?:user|username|login)[ ]\S{1,80})[ \t]*\Z"
@@ -243,6 +251,16 @@ _CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
     "spoken": lambda found: _has_before(found, _NAMES_USER) and _has_non_letter(found["spoken"]),
     "administered": lambda found: (
         _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"])
+    ),
+    "logged": lambda found: (
+        _has_before(found, _TAKES_TOKEN) and is_given_secret(TOKEN, found["logged"])
+    ),
+    "second": lambda found: (
+        _has_before(found, _OWN_PROGRAM) and is_given_secret(TOKEN, found["second"])
+    ),
+    "given": lambda found: (
+        is_given_secret(TOKEN, found["given"])
+        and not (found["given"].isdigit() and len(found["given"]) < 6)
     ),
     "redis": lambda found: found.group().startswith("AUTH ") and _has_non_letter(found["redis"]),
     "link": lambda found: (

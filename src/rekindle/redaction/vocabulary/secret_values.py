@@ -76,6 +76,8 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
     """
     if len(value) < 3 or is_placeholder(value) or _is_non_secret_word(value):
         return False
+    if name.kind == "secret" and value.startswith(("id=", "type=")):  # of a build
+        return False
     if name.kind == "pin":
         return is_secret_string(name, value) and (is_bare or value.isdigit())
     if not name.is_strong:
@@ -99,6 +101,45 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
     ) > 3
 
 
+# What is said about options and headers, and what stands for a value in their documentation.
+_SAID_WORDS = split_words(
+    """flag flags option options header headers instead also here there then before after again used uses using
+    use set sets support supports works work takes take pass passes passed passing given gives give provided
+    provides provide specified specify accepts accept requires require stored store stores read reads loads
+    load comes come goes go contains contain matches match exists exist works fails fail expires expire
+    changes change missing parsing logic handling format param params query strategy scheme authentication
+    authorization auth authenticated tokens secrets keys passwords credentials session sessions cookie cookies
+    may might could would will won't doesn't isn't wasn't don't didn't now still never always already both
+    either neither but so because since while until without within into onto over under between about like
+    such more most less least other others another same different each every all some many few one two three
+    first second last next previous old new own real fake dummy mock test tests testing foo bar baz qux abc
+    example examples placeholder changeme whatever something anything nothing plain plaintext raw base64 hex
+    args argv value values string strings <value> pattern patterns regex rotation storage lookup validation
+    directly explicitly automatically manually twice once yourself itself themselves request requests response
+    """
+)
+_DETAILS = re.compile(r"[\w-]{1,20}=|[^A-Za-z0-9!#^*+/_]|[a-z-]+:(?!\S*\d)|\d{1,3}\Z|\w+[(\[{]")
+_LIST = re.compile(r"[\w-]+(?:[/|,][\w-]+)+\Z")
+
+
+def is_given_secret(name: SecretName, value: str) -> bool:
+    """Return whether the value of an option, header or URL parameter for a secret is one.
+
+    It may be a word, because nothing else is given there; `--token flag` only speaks about it.
+    """
+    if name.min_chars > 10 or name.kind not in ("token", "key", "secret", "password"):
+        return False
+    lower = value.lower()
+    if len(value) < 4 or lower in _SAID_WORDS or _is_non_secret_word(value) or is_path(value):
+        return False
+    if is_placeholder(value) or _DETAILS.match(value) or classify_name(value):
+        return False
+    if _EXPRESSION.match(value) and not _is_dotted_password(value):
+        return False
+    return _LIST.match(value) is None and not _PLACEHOLDER_PARTS.issuperset(_PARTS.split(lower))
+
+
+_PARTS = re.compile(r"[-_]")
 _DOTTED = re.compile(r"[A-Za-z]+\d{0,4}(?:\.[A-Za-z]+\d{0,4}){1,5}\Z")
 # What attributes belong to or are called in code, and the endings of files.
 _CODE_PARTS = split_words(
