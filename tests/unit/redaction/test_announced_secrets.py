@@ -163,3 +163,64 @@ def test_a_word_given_as_a_secret_is_one(text: str, secret: str) -> None:
 )
 def test_what_stands_for_a_secret_or_speaks_about_it_stays(text: str) -> None:
     check_kept(text)
+
+
+# ── sentences
+
+
+@check_each(
+    "text, secret",
+    (
+        ("use the password `hunter-blue-42` there", "hunter-blue-42"),
+        ("Use password marzipan for the admin account", "marzipan"),
+        ("always use the password marzipan", "marzipan"),
+        ("log in as ada with password Marzipan.Torte", "Marzipan.Torte"),
+        ("log in with ada / marzipan", "marzipan"),
+        ("credentials: ada / 47118822", "47118822"),
+        ("the token is hunter-blue-42", "hunter-blue-42"),
+        ("our api key is marzipan", "marzipan"),
+        ("the secret is marzipan", "marzipan"),
+        ("I changed the password from x to marzipan", "marzipan"),
+        ("the root password was set to marzipan", "marzipan"),
+        ("The password for staging is marzipan.", "marzipan"),
+        ("the password is marzipan", "marzipan"),
+        ('the password is "marzipan" on staging', "marzipan"),
+        ("My passphrase is correct horse battery staple", "horse battery staple"),
+        ("password: correct horse battery staple", "horse battery staple"),
+        ("the PIN is 4711", "4711"),
+        ("cvv 803", "803"),
+        ("Enter passphrase for key: marzipan", "marzipan"),
+        ("Kennwort: 12345678", "12345678"),
+        ("das Passwort ist marzipan", "marzipan"),
+        ("пароль: marzipan", "marzipan"),
+        ("密码是marzipan", "marzipan"),
+    ),
+)
+def test_a_sentence_announces_any_word(text: str, secret: str) -> None:
+    check_gone(text, secret)
+
+
+@check_each(
+    "text",
+    (
+        "the password is wrong",
+        "The password is required, and the token is invalid.",
+        "the token is expired",
+        "my password is stored in the vault",
+        "The password is hashed.",
+        "use password authentication instead",
+        "with token counting the `password` field is `password`",
+        "the password `reset` flow",
+        "if password is None: raise",
+        "assert token is marker",
+        "use the password from the vault",
+        "log in with google / github",
+        "the key is username",
+        "pin 13 and pin 7 of the chip",
+        "Password for ada: ",
+        "password must have at least eight characters",
+        "das Passwort ist falsch",
+    ),
+)
+def test_a_sentence_about_passwords_stays(text: str) -> None:
+    check_kept(text)
