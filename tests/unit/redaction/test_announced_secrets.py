@@ -224,3 +224,55 @@ def test_a_sentence_announces_any_word(text: str, secret: str) -> None:
 )
 def test_a_sentence_about_passwords_stays(text: str) -> None:
     check_kept(text)
+
+
+# ── commands
+
+
+@check_each(
+    "text, secret",
+    (
+        ("deskctl login -u ada -p marzipan", "marzipan"),
+        ("gh secret set DB_PASSWORD --body marzipan", "marzipan"),
+        ("aws configure set aws_secret_access_key hunter42", "hunter42"),
+        ("setx DB_PASSWORD marzipan", "marzipan"),
+        ("set -x DB_PASSWORD marzipan", "marzipan"),
+        ("set -gx API_TOKEN hunter-blue-42", "hunter-blue-42"),
+        ("ConvertTo-SecureString 'correct horse' -AsPlainText -Force", "correct horse"),
+        ("echo -n marzipan | gcloud secrets create db --data-file=-", "marzipan"),
+        ("keyring set x ada <<< marzipan", "marzipan"),
+        ("printf marzipan | secret-tool store --label=x k v", "marzipan"),
+        ("npm config set //registry.x.io/:_authToken marzipan", "marzipan"),
+        ("bw login ada@x.io marzipan", "marzipan"),
+        (r"net use Z: \\h\s marzipan /user:ada", "marzipan"),
+        ("mc alias set x http://h ada marzipan7", "marzipan7"),
+        ("rclone obscure marzipan", "marzipan"),
+        ("nmcli dev wifi connect Home password marzipan", "marzipan"),
+        ("glab variable set DB_PASSWORD marzipan", "marzipan"),
+        ("curl -u ada:47118822 https://x.io", "47118822"),
+        ("smbclient //h/s -U ada%52082186", "52082186"),
+        ("xxd -r -p <<< 6d61727a6970616e", "6d61727a6970616e"),
+    ),
+)
+def test_a_command_takes_any_word_as_a_secret(text: str, secret: str) -> None:
+    check_gone(text, secret)
+
+
+@check_each(
+    "text",
+    (
+        "deskctl login -p 8080 && deskctl login -u ada -p 22",
+        "set -x PATH /usr/local/bin $PATH",
+        "set -euxo pipefail",
+        "set -x MAX_TOKENS 4096",
+        "setx JAVA_HOME C:/jdk",
+        "gh pr create --body 'Fix the login'",
+        "curl -u 1000:1000 https://x.io",
+        "docker run -u 501:20 image",
+        'grep x <<< "some text"',
+        "net use Z: /delete",
+        "git config set user.name ada",
+    ),
+)
+def test_other_words_of_commands_stay(text: str) -> None:
+    check_kept(text)

@@ -280,7 +280,12 @@ def _detect_unquoted(
         is_bare = False
         if not _has_non_letters(value) or not any(letter.isdigit() for letter in value):
             return
-    if separator["space"] and not text.startswith("-", start) and not _has_non_letters(value):
+    is_given = is_complete and _is_given(text, start, separator, name)
+    if (
+        separator["space"]
+        and not (is_given or text.startswith("-", start))
+        and not _has_non_letters(value)
+    ):
         return
     if separator["close"] and not value.isdigit():
         return  # unquoted JSON values are numbers
@@ -288,7 +293,6 @@ def _detect_unquoted(
     is_token_variable = (
         name.kind == "token" and is_tight and sign == "=" and is_short_token(variable, value)
     )
-    is_given = is_complete and _is_given(text, start, separator, name)
     if (
         is_token_variable
         or is_secret_word(name, value, is_bare=is_bare)
@@ -312,6 +316,8 @@ def _is_given(text: str, start: int, separator: re.Match[str], name: SecretName)
     if before in ("?", "&") and sign == "=":
         return True
     variable = text[start : separator.start()]
+    if separator["space"]:  # `config set NAME VALUE`
+        return "_" in variable or "wifi" in text[max(0, start - 60) : start]
     if separator["tight"] == "=" and "_" in variable and variable.isupper():
         return True
     return sign == ":" and before in _BEFORE_HEADER and _HEADER.match(variable) is not None

@@ -84,6 +84,8 @@ _PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n]{{1,200}}?){_Q}[ ]*\|[ ]*
         (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
           | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit|vncpasswd)\b
           | (?:docker|podman|helm|oras|skopeo|crane|buildah)[ ](?:registry[ ])?login
+          | gcloud[ ]secrets[ ] | secret-tool[ ]store | keyring[ ]set | aws[ ]secretsmanager
+          | (?:base64[ ]-d\w*|xxd[ ][^|\n]{{0,20}}|tr[ ][^|\n]{{0,40}}|rev)[ ]*\|[^|\n]{{1,60}}--(?:password|token|secret)-?stdin
           | gh[ ]auth[ ]login | su[ ] | gpg[ ].{{0,60}}passphrase | wg[ ]\w+ | pass[ ]insert
           | (?:gh|glab|wrangler|flyctl|fly|docker|doppler|railway|netlify|vercel)[ ](?:secrets?|env|variables?)[ ]\w+
           | \w+[ ].{{0,80}}--(?:password|token|secret)-?stdin )"""
@@ -128,6 +130,16 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"kv put", rf"kv[ ]put[ ]+\S{{1,120}}[ ]+[\w.-]{{1,60}}={_VALUES}"),
     (b"http-basic.", rf"http-basic\.\S{{1,60}}[ ]+\S{{1,80}}[ ]+{_VALUES}"),
     (b"token", rf"token(?<=pypi-token)\.[\w-]{{1,60}}[ ]+{_VALUES}"),
+    (b"securestring", r"""securestring[ ]+(?:-string[ ]+)?["'](?P<value>[^"'\n$]{3,200})["']"""),
+    (b"setx ", rf"""setx[ ]+(?:/\w[ ]+)?(?P<setx>[\w.-]{{2,80}}[ ]+{_Q}[^\s"'\\]{{3,400}})"""),
+    (b"set -", rf"""set[ ]-\w*[xU]\w*[ ]+(?P<setx>[\w.-]{{2,80}}[ ]+{_Q}[^\s"'\\]{{3,400}})"""),
+    (b"_authtoken", rf"""_(?:authtoken|password|auth)[ ]+{_VALUES}"""),
+    (b"login", rf"""login[ ]+\S{{1,80}}@\S{{1,80}}[ ]+{_VALUES}"""),
+    (b"net us", r"""net[ ]use[ ]+\S{1,8}[ ]+\\\\\S{1,120}[ ]+(?P<value>[^\s/"'*]{4,100})"""),
+    (b"alias set ", rf"""alias[ ]set[ ]+[\w.-]{{1,60}}[ ]+\S{{1,200}}[ ]+\S{{1,100}}[ ]+{_VALUES}"""),
+    (b"keyring ", rf"""keyring[ ]set[ ]+\S{{1,80}}[ ]+\S{{1,80}}[ ]+<<<[ ]?{_VALUES}"""),
+    (b"<<<", rf"""<<<[ ]?{_Q}(?P<fed>[^\s"'\\]{{3,400}})"""),
+    (b"--body", rf"""--body[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
     (b"--body", rf"""--body[ =]{_Q}(?P<random>[A-Za-z0-9_.+/=-]{{12,400}})(?=[\s"'`;&|\\]|\Z)"""),
 )  # fmt: skip
 
@@ -185,7 +197,7 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
         return _detect_cookie_option(text, at, before)
     if letter in "uUA" or (letter == "a" and _HTTP_CLIENTS.matches(before)):
         pair = _LOGIN_VALUE.match(text, at)
-        if pair and not pair["password"].isdigit() and _LOGIN_PROGRAMS.matches(before):
+        if pair and not _is_number_of_user(pair["password"]) and _LOGIN_PROGRAMS.matches(before):
             return _mask_group(pair, "password")
         return None
     is_spaced = text[at : at + 1] == " "
@@ -197,6 +209,11 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
     if program is None or not program.matches(before):
         return None
     return _mask_word(_VALUE.match(text, at), 3 if letter != "c" else 6)
+
+
+def _is_number_of_user(value: str) -> bool:
+    """Return whether the value may be a user's or group's number, as in `docker -u 1000:1000`."""
+    return value.isdigit() and len(value) < 6
 
 
 def _detect_cookie_option(text: str, at: int, before: str) -> RedactionSpan | None:
@@ -213,9 +230,13 @@ def _mask_word(word: re.Match[str] | None, min_length: int) -> RedactionSpan | N
 
 
 def _mask_group(found: re.Match[str], group: str) -> RedactionSpan | None:
-    if is_placeholder(found[group]) or found[group].startswith("-"):
+    value, start = found[group], found.start(group)
+    if group == "setx":  # a variable, and its value
+        value = value.rpartition(" ")[2].lstrip("\"'")
+        start = found.end(group) - len(value)
+    if is_placeholder(value) or value.startswith("-"):
         return None
-    return make_secret_span(found.start(group), found.end(group), "password")
+    return make_secret_span(start, found.end(group), "password")
 
 
 def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
@@ -223,6 +244,15 @@ def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
     if group is None or not _CONDITIONS.get(group, _accept_any)(found):
         return None
     return _mask_group(found, group)
+
+
+def _names_secret(found: re.Match[str]) -> bool:
+    """Return whether a variable that is set to a value is that of a secret."""
+    variable, _, value = found["setx"].partition(" ")
+    secret_name = classify_name(variable)
+    return secret_name is not None and (
+        secret_name.is_strong or is_given_secret(secret_name, value.strip(" \"'"))
+    )
 
 
 def _accept_any(_: re.Match[str]) -> bool:
@@ -235,6 +265,9 @@ def _has_before(found: re.Match[str], pattern: re.Pattern[str]) -> bool:
 
 _READS_PASSWORD = re.compile(
     r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z"
+)
+_FED = re.compile(
+    r"(?:xxd[ ]-r[^\n|;]{0,20}|base64[ ]-d[^\n|;]{0,20}|--(?:password|token|secret)-?stdin[^\n|;]{0,40})\Z"
 )
 _TAKES_TOKEN = re.compile(r"\b(?:oc|vault|cargo|doppler|tea|fossa)[ ]\Z")
 _OWN_PROGRAM = re.compile(r"(?:\A|[\n;&|$][ ]*)(?:\.{0,2}/|~/)[\w./-]{1,80}[ ]\Z")
@@ -252,6 +285,8 @@ _CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
     "administered": lambda found: (
         _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"])
     ),
+    "setx": _names_secret,
+    "fed": lambda found: _has_before(found, _FED),
     "logged": lambda found: (
         _has_before(found, _TAKES_TOKEN) and is_given_secret(TOKEN, found["logged"])
     ),
