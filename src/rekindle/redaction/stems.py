@@ -26,7 +26,8 @@ _LITERALS = (
     "<<<", "echo ", "printf ", "login", "unlock ", "log in", "sign in", "wifi", "wi-fi", "identified by",
     "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
     "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
-    "hashpw", "hmac", "securestring", "setx ", "set -", "_authtoken", "alias set ", "keyring ", "ftp(",
+    "hashpw", "hmac", "securestring", "setx ", "set -", "_authtoken", "alias set ", "keyring ", "stdin", "-file", "kubeconfig-u", "kubeadm ", "seed",
+    "recovery code", "backup code", " code", "ftp(",
     # personal data
     "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone",
 )  # fmt: skip

@@ -276,3 +276,59 @@ def test_a_command_takes_any_word_as_a_secret(text: str, secret: str) -> None:
 )
 def test_other_words_of_commands_stay(text: str) -> None:
     check_kept(text)
+
+
+# ── files, pieces, codes and seeds
+
+HEX64 = "328f7d5ad08a581deeb21a1df9af190f6946d7eb71678f833ca67ba8fb5c12ec"
+
+
+@check_each(
+    "text, secret",
+    (
+        ("deskctl login --password-stdin <<EOF\nmarzipan\nEOF", "marzipan"),
+        ("cat > pw.txt <<EOF\nmarzipan\nEOF\ndeskctl --password-file pw.txt", "marzipan"),
+        ("echo 'marzipan' > ~/.master && deskctl --password-file ~/.master", "marzipan"),
+        ('export PASSWORD=marz""ipan', "ipan"),
+    ),
+)
+def test_a_password_on_its_way_through_the_shell_goes(text: str, secret: str) -> None:
+    check_gone(text, secret)
+
+
+@check_each(
+    "text, secret",
+    (
+        (f"K10{HEX64}::server:{HEX64[:32]}", HEX64[:32]),
+        ("kubeconfig-user-abcdefghij:" + "abcdefghi" * 6, "abcdefghi" * 6),
+        ("kubeadm join h:6443 --token lcntmv.gnaiwkzhtrvt4rts", "gnaiwkzhtrvt4rts"),
+        (f'"private_key_id": "{HEX64[:40]}"', HEX64[:40]),
+        ("-".join(["356647"] * 8), "356647"),
+        ("YYRPA-3K4GS-EHDFY-ODT2B-WQ89I", "3K4GS-EHDFY"),
+        ("TOTP seed: XBQTUZF6BYRX6W3M", "XBQTUZF6BYRX6W3M"),
+        ("recovery codes:\nbf1bf-a4e7f\n004d9-1212b", "004d9-1212b"),
+        (f"seed phrase: {'marzipan ' * 11}torte", "torte"),
+        ("Your code is 900945", "900945"),
+        ("2FA code 566723", "566723"),
+        ("app.secret_key = 'marzipan'", "marzipan"),
+    ),
+)
+def test_a_code_seed_or_cluster_token_goes(text: str, secret: str) -> None:
+    check_gone(text, secret)
+
+
+@check_each(
+    "text",
+    (
+        "the exit code is 1234 and the status code 404",
+        "your code 2024 is fine, your code is 4711 lines long",
+        "std::io::Error::new(kind) and foo::bar:deadbeef",
+        "2026-01-20-123456-654321-111111",
+        "random seed 1234567890, seed = 42",
+        "app.secret_key = 'secret'",
+        "tool --password-file secrets.txt",
+        "the code is in src/app.py",
+    ),
+)
+def test_other_codes_and_seeds_stay(text: str) -> None:
+    check_kept(text)

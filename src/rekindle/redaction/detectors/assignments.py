@@ -299,6 +299,10 @@ def _detect_unquoted(
         or (is_given and is_given_secret(name, value))
     ):
         yield make_secret_span(at, at + len(value), name.kind)
+        if text.startswith(('""', "''"), end):  # empty quotes do not end a shell word
+            rest = _SHELL_WORD.find_end(scan, end + 2, 400)
+            if rest > end + 2:
+                yield make_secret_span(end + 2, rest, name.kind)
 
 
 _HEADER = re.compile(
@@ -310,6 +314,8 @@ _BEFORE_HEADER = frozenset(("", "\n", "'", '"', "`"))
 def _is_given(text: str, start: int, separator: re.Match[str], name: SecretName) -> bool:
     """Return whether only a secret is given there: to an option, in a URL, or as a header."""
     before = text[start - 1 : start] if start else ""
+    if len(separator["space"] or "") > 1 and not separator["space"].strip(" "):  # a list of options
+        return False
     if before == "-" or text.startswith("--", start):
         return not name.is_strong or name.kind != "password" or bool(separator["tight"])
     sign = separator["tight"] or separator["sign"]

@@ -79,6 +79,8 @@ _LOGIN_VALUE = re.compile(
 
 # Everything else: a literal, and the pattern that begins with it.
 _Q = r"""\\{0,3}["']?"""
+# The label and the first line of a here-document.
+_HEREDOC = r"""[-~]?[ ]?\\?["']?\w{1,20}["']?[^\n]{0,80}?(?:\n|\\n)[ \t]{0,20}(?P<value>[^\s\\][^\n\\]{2,200}?)(?=\n|\\n|\Z)"""
 _VALUES = rf"""{_Q}(?P<value>[^\s"'\\]{{3,400}})"""
 _PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n]{{1,200}}?){_Q}[ ]*\|[ ]*
         (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
@@ -139,6 +141,7 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"alias set ", rf"""alias[ ]set[ ]+[\w.-]{{1,60}}[ ]+\S{{1,200}}[ ]+\S{{1,100}}[ ]+{_VALUES}"""),
     (b"keyring ", rf"""keyring[ ]set[ ]+\S{{1,80}}[ ]+\S{{1,80}}[ ]+<<<[ ]?{_VALUES}"""),
     (b"<<<", rf"""<<<[ ]?{_Q}(?P<fed>[^\s"'\\]{{3,400}})"""),
+    (b"stdin", rf"""stdin(?<=(?:word|oken|cret)-stdin)[^\n|;]{{0,80}}<<{_HEREDOC}"""),
     (b"--body", rf"""--body[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
     (b"--body", rf"""--body[ =]{_Q}(?P<random>[A-Za-z0-9_.+/=-]{{12,400}})(?=[\s"'`;&|\\]|\Z)"""),
 )  # fmt: skip
@@ -318,7 +321,40 @@ def _is_in_url(found: re.Match[str]) -> bool:
     )
 
 
+_PASSWORD_FILE = re.compile(
+    r"-file(?<=pass-file|word-file|rase-file)(?:[ =]|[\"'],[ ]?[\"'])(?P<file>[\w./~$-]{1,120})"
+)
+_FILE_HEREDOC = re.compile(rf"[ ]*<<{_HEREDOC}")
+_ECHOED = re.compile(
+    rf"""(?:echo|printf)[ ]+(?:-\w+[ ]+|['"]?%s(?:\\n)?['"]?[ ]+)?{_Q}(?P<value>[^\s"'\\>|;][^"'\n>|;]{{2,200}}?){_Q}[ ]*>[ ]*\Z"""
+)
+_MAX_FILE_DISTANCE = 2_000
+_MAX_FILE_USES = 6
+
+
+def _detect_password_file(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect what is written to a file that the same commands pass on as that of a password."""
+    found = _PASSWORD_FILE.match(scan.text, at)
+    if found is None:
+        return
+    text, file = scan.text, found["file"]
+    use, end = max(0, at - _MAX_FILE_DISTANCE), at + _MAX_FILE_DISTANCE
+    for _ in range(_MAX_FILE_USES):
+        use = text.find(file, use, end)
+        if use < 0:
+            return
+        written = _ECHOED.search(text, max(0, use - 240), use) or (
+            _FILE_HEREDOC.match(text, use + len(file))
+            if ">" in text[max(0, use - 2) : use]
+            else None
+        )
+        if written and not is_placeholder(written["value"]):
+            yield make_secret_span(written.start("value"), written.end("value"), "password")
+        use += len(file)
+
+
 LITERAL_DETECTORS: LiteralDetectors = (
+    (b"-file", _detect_password_file),
     *((stem, _make_detector(form)) for stem, form in _COMMAND_PATTERNS),
     (b"pass", _detect_htpasswd),
 )

@@ -122,11 +122,11 @@ def _detect_login(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 
 def _detect_direct(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
-    """Detect `use token …`: the value follows at once."""
+    """Detect `use token …`, where the value follows at once, and what a sentence calls a secret."""
     found = _DIRECT.match(scan.text, at, at + 120)
     if found and is_random(found["value"].rstrip(".:"), 10):
         return _mask_value(found)
-    return NO_SPANS
+    return _detect_said(scan, at)
 
 
 def _detect_one_time(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
@@ -297,7 +297,8 @@ def _detect_pin(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 
 LITERAL_DETECTORS: LiteralDetectors = (
-    *((stem, _detect_said) for stem in (b"pass", b"pw", b"token", b"key", b"secret", b"pin")),
+    (b"pw", _detect_said),
+    (b"pin", _detect_said),
     *((stem, _detect_pin) for stem in (b"pin", b"cvv", b"cvc")),
     (b"pass", _detect_named),
     (b"phrase", _detect_named),

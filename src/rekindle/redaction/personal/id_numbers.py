@@ -24,6 +24,7 @@ _IBAN_HEAD = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}[ ]?(?:[A-Z0-9]{4}[ ]?){0
 _SSN = re.compile(r"(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
 _PHONE_WITH_DOTS = re.compile(r"[2-9]\d{2}([.-])[2-9]\d{2}\1\d{4}(?![\w.-])")
 _UK_MOBILE = re.compile(r"07\d{3}[ -]?\d{3}[ -]?\d{3}(?![\w-])")
+_RECOVERY_KEY = re.compile(r"\d{6}(?:-\d{6}){7}(?![\w-])")  # of a disk
 _MAC = re.compile(
     r"[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5}|(?:-[0-9A-Fa-f]{2}){5})(?![0-9A-Fa-f:-])"
 )
@@ -130,6 +131,10 @@ _check_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
 # By a needle that they have in common; most texts contain none of these.
 _GROUPED: tuple[tuple[bytes, Inspection], ...] = (
     (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
+    (
+        b"dddddd-dddddd-dddddd",
+        _make_number_inspection(_RECOVERY_KEY, "recovery-key", "<secret:recovery-key>"),
+    ),
     (b"ddd-ddd-dddd", _check_us_phone),
     (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
     (b"dd-dddd-dddd", _check_iban),

@@ -25,6 +25,7 @@ PASSWORD = SecretName("password", True)
 SECRET = SecretName("secret", True)
 PIN = SecretName("pin", True)  # a number; `pin: latest` is something else
 KEY = SecretName("key", True)
+SECRET_KEY = SecretName("key", True, 8)  # a word will do: `app.secret_key = "…"`
 WEAK_KEY = SecretName("key", False)  # may be an identifier instead: `session_key`
 TOKEN = SecretName("token", False)
 AUTH = SecretName("authorization", False)
@@ -66,6 +67,7 @@ _WEAK_KEY_QUALIFIERS = split_words(
     """
 )
 _BY_LAST_TWO_PARTS = {
+    ("secret", "key"): SECRET_KEY,
     ("seed", "phrase"): SECRET, ("recovery", "phrase"): SECRET, ("secret", "id"): SECRET,
           ("key", "data"): KEY, ("secret", "base"): KEY, ("key", "base"): KEY,
           ("connection", "string"): CREDENTIAL, ("webhook", "url"): CREDENTIAL,

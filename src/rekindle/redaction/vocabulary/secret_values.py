@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from .entropy import is_digest, is_placeholder, is_random, split_words
-from .secret_names import SecretName, classify_name
+from .secret_names import SECRET_KEY, SecretName, classify_name
 
 _NON_SECRET_WORDS = split_words(
     """str string text bytes int integer number float bool boolean none null nil undefined true
@@ -62,11 +62,16 @@ def is_secret_string(name: SecretName, value: str) -> bool:
         return (
             is_random(value)
             or _is_passphrase(value)
+            or (name.min_chars == SECRET_KEY.min_chars and len(value) > 5 and _is_key_word(value))
             or (len(value) >= 16 and "_" not in value and "-" not in value)
         )
     if _PLAIN_WORD.match(value) and classify_name(value):
         return False
     return len(value) >= (6 if name.kind == "key" else 3)
+
+
+def _is_key_word(value: str) -> bool:
+    return is_given_secret(SECRET_KEY, value) and "_" not in value
 
 
 def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
@@ -115,10 +120,11 @@ _SAID_WORDS = split_words(
     first second last next previous old new own real fake dummy mock test tests testing foo bar baz qux abc
     example examples placeholder changeme whatever something anything nothing plain plaintext raw base64 hex
     args argv value values string strings <value> pattern patterns regex rotation storage lookup validation
-    directly explicitly automatically manually twice once yourself itself themselves request requests response
+    github gitlab google directly explicitly automatically manually twice once yourself itself themselves request requests response
     """
 )
 _DETAILS = re.compile(r"[\w-]{1,20}=|[^A-Za-z0-9!#^*+/_]|[a-z-]+:(?!\S*\d)|\d{1,3}\Z|\w+[(\[{]")
+_JOIN_TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}\Z")  # of a cluster
 _LIST = re.compile(r"[\w-]+(?:[/|,][\w-]+)+\Z")
 
 
@@ -132,9 +138,9 @@ def is_given_secret(name: SecretName, value: str) -> bool:
     lower = value.lower()
     if len(value) < 4 or lower in _SAID_WORDS or _is_non_secret_word(value) or is_path(value):
         return False
-    if is_placeholder(value) or _DETAILS.match(value) or classify_name(value):
+    if is_placeholder(value) or _DETAILS.match(value) or classify_name(value) or "xxx" in lower:
         return False
-    if _EXPRESSION.match(value) and not _is_dotted_password(value):
+    if _EXPRESSION.match(value) and not (_is_dotted_password(value) or _JOIN_TOKEN.match(value)):
         return False
     return _LIST.match(value) is None and not _PLACEHOLDER_PARTS.issuperset(_PARTS.split(lower))
 
