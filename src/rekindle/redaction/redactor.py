@@ -50,7 +50,7 @@ _MAX_PLAIN_CHARS = 48
 # What may announce that one of the plain words is a secret.
 _ANNOUNCED = re.compile(
     r"pass|pw|\bpin\b|login|log in|unlock|token|key|secret|code|phrase|cred|obscure|add_user|wort|senha"
-    r"|clave|parol|haslo|heslo|author",
+    r"|macbook|\.corp\b|\.internal\b|clave|parol|haslo|heslo|author",
     re.I,
 )
 

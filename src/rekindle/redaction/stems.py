@@ -29,7 +29,9 @@ _LITERALS = (
     "hashpw", "hmac", "securestring", "setx ", "set -", "_authtoken", "alias set ", "keyring ", "stdin", "-file", "kubeconfig-u", "kubeadm ", "seed",
     "recovery code", "backup code", " code", "ftp(",
     # personal data
-    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone",
+    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone", "uid=", "scp ", "rsync ", "sftp ", "-macbook",
+    "-mbp", "-imac", ".internal", ".corp.", "dob", "date of b", "birth", "geburts", "born", "geboren",
+    "author", "committer:", "signed-off", "reviewed-by", "maintainer",
 )  # fmt: skip
 KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
 # Characters at which the pass stops, rarest first; a literal is filed under the first it contains.

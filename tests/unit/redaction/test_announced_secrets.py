@@ -332,3 +332,26 @@ def test_a_code_seed_or_cluster_token_goes(text: str, secret: str) -> None:
 )
 def test_other_codes_and_seeds_stay(text: str) -> None:
     check_kept(text)
+
+
+# ── people
+
+
+@check_each(
+    "text",
+    (
+        "from hypothesis.internal.floats import clamp",
+        "from a.b.internal import c and host.docker.internal:8080",
+        "drwxr-xr-x 2 root root 4096 Jan 1 x",
+        "-rw-r--r-- 1 runner docker 12 Jan 1 x",
+        "uid=0(root) gid=0(root)",
+        "scp git@box:/srv/x .",
+        "Co-Authored-By: Claude Opus 4.7 <noreply@anthropic.com>",
+        "Author: the <name> field",
+        "published 2024-03-15, updated 14.03.2025",
+        "0.12 34 56 78 90 and 2024 123456",
+        "0163 7 8",
+    ),
+)
+def test_what_names_nobody_stays(text: str) -> None:
+    assert Redactor().redact_text(text).replace("<mail>", "noreply@anthropic.com") == text
