@@ -351,6 +351,8 @@ def test_other_codes_and_seeds_stay(text: str) -> None:
         "published 2024-03-15, updated 14.03.2025",
         "0.12 34 56 78 90 and 2024 123456",
         "0163 7 8",
+        "5E 43 79 CD 01 00 00 00 00 12",
+        "01 22 33 44 55 66",
     ),
 )
 def test_what_names_nobody_stays(text: str) -> None:

@@ -25,8 +25,10 @@ _SSN = re.compile(r"(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
 _PHONE_WITH_DOTS = re.compile(r"[2-9]\d{2}([.-])[2-9]\d{2}\1\d{4}(?![\w.-])")
 _UK_MOBILE = re.compile(r"07\d{3}[ -]?\d{3}[ -]?\d{3}(?![\w-])")
 _GERMAN_MOBILE = re.compile(r"01[567]\d{1,2}[ /-]{1,3}\d{6,8}(?![\w-])")
+# Not a piece of a dump in hexadecimal, nor of a longer row of numbers.
 _FRENCH_PHONE = re.compile(
-    r"0[1-79](?P<gap>[ .-])\d\d(?P=gap)\d\d(?P=gap)\d\d(?P=gap)\d\d(?![\w.-])"
+    r"(?<![0-9A-Fa-f]{2}[ .-])0[1-79](?P<gap>[ .-])(?!00)\d\d(?P=gap)\d\d(?P=gap)\d\d(?P=gap)\d\d"
+    r"(?![\w.-]|[ .-][0-9A-Fa-f]{2}\b)"
 )
 _RECOVERY_KEY = re.compile(r"\d{6}(?:-\d{6}){7}(?![\w-])")  # of a disk
 _MAC = re.compile(

@@ -82,7 +82,6 @@ COMMON_USER_NAMES = split_words(
     build ci git docker nobody daemon python main master vscode codespace agent default public
     work staff wheel bin sys adm www mail nobody nogroup postgres mysql redis nginx apache jenkins deploy
     deployer system circleci gitlab github actions ec2-user centos fedora alpine pi vagrant me you name
-    user1
     """
 )
 
