@@ -30,8 +30,8 @@ _LITERALS = (
     "recovery code", "backup code", " code", "ftp(",
     # personal data
     "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone", "uid=", "scp ", "rsync ", "sftp ", "-macbook",
-    "-mbp", "-imac", ".internal", ".corp.", "dob", "date of b", "birth", "geburts", "born", "geboren",
-    "author", "committer:", "signed-off", "reviewed-by", "maintainer",
+    "-mbp", "-imac", ".internal", ".corp.", "dob", "birth", "geburts", "born", "geboren",
+    "committer:", "reviewed-by",
 )  # fmt: skip
 KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
 # Characters at which the pass stops, rarest first; a literal is filed under the first it contains.

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
-    NO_CANDIDATES,
     NO_SPANS,
     Candidates,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
-    find_matches,
+    find_positions,
     make_secret_span,
 )
 
@@ -43,7 +42,7 @@ _KNOWN_HOSTS = re.compile(
     r"|(?:.*\.)?compute\.internal\Z"
 )
 _BIRTHDAY = re.compile(
-    r"(?:dob|date[ ]of[ ]birth|birth[ _]?da(?:y|te)|geburts(?:datum|tag)|born(?:[ ]on)?|geboren(?:[ ]am)?)[\"']?"
+    r"(?:dob|birth(?:[ _]?da(?:y|te))?|geburts(?:datum|tag)|born(?:[ ]on)?|geboren(?:[ ]am)?)[\"']?"
     r"(?:[ ]is|[ ]?[:=])?[ ]{0,2}[\"']?"
     r"(?P<value>(?:19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](?:19|20)\d\d)(?![\w-])",
     re.I,
@@ -51,7 +50,7 @@ _BIRTHDAY = re.compile(
 _NAME = r"[^\W\d_][\w'.-]{0,30}(?:[ ][^\W\d_][\w'.-]{0,30}){0,3}"
 # The name before an address, in a commit or the head of a file.
 _AUTHOR = re.compile(
-    rf"(?:author|authored-by|committer|signed-off-by|reviewed-by|maintainer)s?:[ ]{{1,6}}(?P<name>{_NAME})[ ]?<(?=[^>\n]{{1,80}}>)",
+    rf"(?:author|authored-by|committer|signed-off-by|reviewed-by)s?:[ ]{{1,6}}(?P<name>{_NAME})[ ]?<(?=[^>\n]{{1,80}}>)",
     re.I,
 )
 _NO_PERSON = re.compile(
@@ -67,12 +66,16 @@ def _mask_user(found: re.Match[str] | None, group: str = "user") -> Iterable[Red
     return (RedactionSpan(found.start(group), found.end(group), "user", "<user>"),)
 
 
+_MODES = (b"-rw", b"drw", b"lrw")
+
+
 def detect_owners(scan: ScanInput) -> Sequence[Candidates]:
     """Detect the owners that `ls -l` lists."""
-    if b"-r" not in scan.raw and b"dr" not in scan.raw:
-        return NO_CANDIDATES
-    found = find_matches(scan, _LISTED)
-    return (Candidates(found, _check_owner, 0.3),) if found else NO_CANDIDATES
+    return [
+        Candidates(find_positions(scan, scan.raw, mode), _check_owner, 0.3)
+        for mode in _MODES
+        if mode in scan.raw
+    ]
 
 
 def _check_owner(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
@@ -147,12 +150,6 @@ LITERAL_DETECTORS: LiteralDetectors = (
     (b"-imac", _detect_own_host),
     (b".internal", _detect_internal_host),
     (b".corp.", _detect_internal_host),
-    *(
-        (stem, _detect_birthday)
-        for stem in (b"dob", b"date of b", b"birth", b"geburts", b"born", b"geboren")
-    ),
-    *(
-        (stem, _detect_author)
-        for stem in (b"author", b"committer:", b"signed-off", b"reviewed-by", b"maintainer")
-    ),
+    *((stem, _detect_birthday) for stem in (b"dob", b"birth", b"geburts", b"born", b"geboren")),
+    *((stem, _detect_author) for stem in (b"auth", b"sig", b"committer:", b"reviewed-by")),
 )
