@@ -14,7 +14,7 @@ _LITERALS = (
     # parts of names that announce a secret
     "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sessid", "sessionid", "sig",
     "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt", "pswd", "csrf", "xsrf", "session=",
-    "pin", "cvv", "cvc", "pat=", "pat:", 'pat"', "pat ", "sid", "dsn", "salt",
+    "pin=", "pin:", "pin ", 'pin"', "pin'", "pin\\", "cvv", "cvc", "pat=", "pat:", 'pat"', "pat ", "sid", "dsn", "salt",
     # words for password in other languages; those in other scripts are in `languages.py`
     "kennwort", "pasahitza", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
     "parola", "sifre", "kata sandi", "mat khau", "jelszo", "geslo", "lozinka",
@@ -27,7 +27,7 @@ _LITERALS = (
     "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
     "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
     "hashpw", "hmac", "securestring", "setx ", "set -", "_authtoken", "alias set ", "keyring ", "stdin", "-file", "kubeconfig-u", "kubeadm ", "seed",
-    "recovery code", "backup code", " code", "ftp(",
+    "recovery code", "backup code", " code ", " code:", "ftp(",
     # personal data
     "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone", "uid=", "scp ", "rsync ", "sftp ", "-macbook",
     "-mbp", "-imac", ".internal", ".corp.", "dob", "birth", "geburts", "born", "geboren",

@@ -68,7 +68,19 @@ _NAME_LITERALS = (
     b"session=", b"pat=", b"pat:", b'pat"', b"pat ",
 )  # fmt: skip
 # These occur inside of many words: `spinner`, `consider`. They must be a part of the name.
-_SHORT_NAME_LITERALS = (b"pin", b"cvv", b"cvc", b"sid", b"dsn", b"salt")
+_SHORT_NAME_LITERALS = (
+    b"pin=",
+    b"pin:",
+    b"pin ",
+    b'pin"',
+    b"pin'",
+    b"pin\\",
+    b"cvv",
+    b"cvc",
+    b"sid",
+    b"dsn",
+    b"salt",
+)
 _NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"_-."
 _QUALIFIED = re.compile(rb"(?:api|access|secret|private|auth|deploy|encryption) \Z")
 _MAX_NAME_CHARS = 64  # on either side of the literal

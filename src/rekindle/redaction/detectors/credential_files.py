@@ -208,7 +208,8 @@ LITERAL_DETECTORS: LiteralDetectors = (
         )
         for stem, form, kind in _SHAPED
     ),
-    (b" code", _detect_code),
+    (b" code ", _detect_code),
+    (b" code:", _detect_code),
     (b"stringdata", _detect_string_data),
     (b"kind: secret", _detect_secret_data),
     (b'"kty"', _detect_jwk),

@@ -298,8 +298,8 @@ def _detect_pin(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 LITERAL_DETECTORS: LiteralDetectors = (
     (b"pw", _detect_said),
-    (b"pin", _detect_said),
-    *((stem, _detect_pin) for stem in (b"pin", b"cvv", b"cvc")),
+    (b"pin ", _detect_said),
+    *((stem, _detect_pin) for stem in (b"pin ", b"cvv", b"cvc")),
     (b"pass", _detect_named),
     (b"phrase", _detect_named),
     (b"pw", _detect_named),
