@@ -19,9 +19,9 @@ from rekindle.redaction.scanner import (
 )
 from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import classify_name
+from rekindle.redaction.vocabulary.secret_values import is_path
 
 from .detectors import SECRET_DETECTORS
-from .detectors.assignments import is_path
 
 MIN_VALUE_LENGTH = 8  # a shorter value may occur in ordinary text by chance
 _USUAL_MIN_CHARS = 10  # of a name that hardly means anything else

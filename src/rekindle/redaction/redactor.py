@@ -47,6 +47,12 @@ _JSON_SCHEMA_TYPES = frozenset(
 # Words without digits, quotes or signs between them. The recovery phrase of a wallet is longer.
 _PLAIN_WORDS = re.compile(r"(?:[A-Za-z_-]{0,19}+[ ,.();!?\n])*+[A-Za-z_-]{0,19}+\Z")
 _MAX_PLAIN_CHARS = 48
+# What may announce that one of the plain words is a secret.
+_ANNOUNCED = re.compile(
+    r"pass|pw|\bpin\b|login|log in|unlock|token|key|secret|code|phrase|cred|obscure|add_user|wort|senha"
+    r"|macbook|\.corp\b|\.internal\b|clave|parol|haslo|heslo|author",
+    re.I,
+)
 
 
 class Redactor:
@@ -106,6 +112,7 @@ class Redactor:
             _PLAIN_WORDS.match(text) is not None
             and " -" not in text
             and len(text) < _MAX_PLAIN_CHARS
+            and (" " not in text or _ANNOUNCED.search(text) is None)
             and not any(name in text for name in self._own_names)
         )
 

@@ -13,21 +13,25 @@ import re
 _LITERALS = (
     # parts of names that announce a secret
     "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sessid", "sessionid", "sig",
-    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt",
+    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt", "pswd", "csrf", "xsrf", "session=",
+    "pin=", "pin:", "pin ", 'pin"', "pin'", "pin\\", "cvv", "cvc", "pat=", "pat:", 'pat"', "pat ", "sid", "dsn", "salt",
     # words for password in other languages; those in other scripts are in `languages.py`
-    "kennwort", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
+    "kennwort", "pasahitza", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
     "parola", "sifre", "kata sandi", "mat khau", "jelszo", "geslo", "lozinka",
     # HTTP, URLs and files
     "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=", "thin:", "websocket-pro",
     "reset-p", "reset/", "verif", "invite", "ical/", "\"kty\"", "kind: secret", "stringdata",
     "github-oauth", ":5432:", ":*:", "$ansible_vault", "wg ",
     # commands, code and prose
-    "<<<", "echo ", "printf ", "login", "log in", "sign in", "wifi", "wi-fi", "identified by",
+    "<<<", "echo ", "printf ", "login", "unlock ", "log in", "sign in", "wifi", "wi-fi", "identified by",
     "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
     "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
-    "hashpw", "hmac", "ftp(",
+    "hashpw", "hmac", "securestring", "setx ", "set -", "_authtoken", "alias set ", "keyring ", "stdin", "-file", "kubeconfig-u", "kubeadm ", "seed",
+    "recovery code", "backup code", " code ", " code:", "ftp(",
     # personal data
-    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone",
+    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone", "uid=", "scp ", "rsync ", "sftp ", "-macbook",
+    "-mbp", "-imac", ".internal", ".corp.", "dob", "birth", "geburts", "born", "geboren",
+    "committer:", "reviewed-by",
 )  # fmt: skip
 KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
 # Characters at which the pass stops, rarest first; a literal is filed under the first it contains.

@@ -102,4 +102,10 @@ PERSONAL_TEXTS: tuple[tuple[str, str], ...] = (
     ("/run/media/jroe42/x", "jroe42"), ("jroe42@laptop:~$ ls", "jroe42"),
     ("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T", "zyxvpxvq"),
     ("lives at 221B Baker Street, London NW1 6XE", "Baker"), ("Lindenstraße 12, Berlin", "Lindenstra"),
+    ("call 0171 2085293", "2085293"), ("call 06 37 41 06 22", "37 41"), ("DOB: 1987-03-15", "1987"),
+    ("born 14.03.1987", "1987"), ("-rw-r--r--  1 jroe42  staff  12 Jan 1 x", "jroe42"),
+    ("uid=501(jroe42) gid=20(staff)", "jroe42"), ("scp jroe42@box:/srv/x .", "jroe42"),
+    ("ssh Janes-MacBook-Pro.local", "Janes"), ("ping build7.corp.internal", "build7"),
+    ("https://git.internal/x and ssh a@ci.corp.com", "ci.corp"), ("Author: Jane Roe <jane@x.io>", "Jane"),
+    ("Signed-off-by: Jörg Müller <j@x.io>", "Müller"),
 )  # fmt: skip

@@ -20,7 +20,7 @@ inspected, so the cost is linear in the length of the text, whatever it contains
 
 from __future__ import annotations
 
-from rekindle.redaction.personal import contacts, id_numbers, places
+from rekindle.redaction.personal import accounts, contacts, id_numbers, places
 from rekindle.redaction.scanner import Detector, make_literal_detector
 
 from . import (
@@ -66,12 +66,14 @@ DETECTORS: tuple[Detector, ...] = (
             *contacts.LITERAL_DETECTORS,
             *places.LITERAL_DETECTORS,
             *id_numbers.LITERAL_DETECTORS,
+            *accounts.LITERAL_DETECTORS,
         )
     ),
     contacts.detect_emails,
     contacts.detect_spelled_emails,
     contacts.detect_numbers,
     id_numbers.detect_id_numbers,
+    accounts.detect_owners,
     places.detect_prompts,
     places.detect_streets,
 )

@@ -14,157 +14,14 @@ from rekindle.redaction.scanner import (
     ScanInput,
     make_secret_span,
 )
-from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random, split_words
+from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import TOKEN, SecretName, classify_name
-
-_NON_SECRET_WORDS = split_words(
-    """str string text bytes int integer number float bool boolean none null nil undefined true
-    false any object unknown void optional required default secret password token char varchar
-    auto self this option type field input hidden yes no on off empty missing invalid valid
-    incorrect wrong expired enabled disabled present absent set unset ok error value name id
-    key basic bearer oauth oauth2 jwt http https env file prompt stdin sensitive masked
-    redacted not the a an is was and or to for in if with from by of as must should can will
-    be are has have does did do flag option argument parameter based only per via when where
-    which that it its your my our their generate generated rotate refresh validate check
-    verify manager management reset login user username email const let var final new return
-    await async function def class lambda static public private protected readonly
-    """
+from rekindle.redaction.vocabulary.secret_values import (
+    is_given_secret,
+    is_secret_string,
+    is_secret_word,
+    is_short_token,
 )
-_MAX_NON_SECRET_CHARS = max(map(len, _NON_SECRET_WORDS))
-# An expression: an attribute, a call, an index or an arrow.
-_EXPRESSION = re.compile(
-    r"""[A-Za-z_$][\w$]*(?:\s?(?:\.|\?\.|->|::)\s?[A-Za-z_$][\w$]*)*\s?[(\[{<]
-      | (?:[A-Za-z_$][\w$]*(?:\?\.|->|::|\.))+[A-Za-z_$][\w$]*\Z
-      | [!&*(\[{|] | (?:new|await|await|not|lambda|function|typeof|async|if|import)\s
-    """,
-    re.X,
-)
-_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_-]*\Z")
-_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
-_PATH = re.compile(
-    r"(?:\.{0,2}/|~/|[A-Za-z]:\\|https?:|file:|arn:|projects/|[\w-]+/[\w./-]+\.\w{1,5}\Z)"
-)
-_MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!v?\d+(?:\.\d+)+)[^\s/]+\Z")
-_PROSE = re.compile(
-    r"\b(?:the|an?|is|are|was|of|for|your|you|this|that|must|should|not|and|or|to|with|enter|please|cannot"
-    r"|field|required|invalid|failed|user|when|if|from|be|has|can|will|does|in)\b",
-    re.I,
-)
-
-
-def is_secret_string(name: SecretName, value: str) -> bool:
-    """Return whether a quoted text after a secret's name is the secret."""
-    if is_placeholder(value) or _is_non_secret_word(value):
-        return False
-    if not name.is_strong:
-        return _looks_like_token(name, value)
-    if " " in value or "\t" in value:
-        return len(value) >= 6 and not _is_prose(value)
-    if (_CONSTANT.match(value) and classify_name(value)) or is_path(value):
-        return False
-    if name.kind in ("key", "secret") and _PLAIN_WORD.match(value):
-        return (
-            is_random(value)
-            or _is_passphrase(value)
-            or (len(value) >= 16 and "_" not in value and "-" not in value)
-        )
-    if _PLAIN_WORD.match(value) and classify_name(value):
-        return False
-    return len(value) >= (6 if name.kind == "key" else 3)
-
-
-def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
-    """Return whether an unquoted text after a secret's name is the secret.
-
-    `is_bare` means that it cannot be code: it is a setting or an option.
-    """
-    if len(value) < 3 or is_placeholder(value) or _is_non_secret_word(value):
-        return False
-    if not name.is_strong:
-        return _looks_like_token(name, value) and not _EXPRESSION.match(value)
-    if _PLAIN_WORD.match(value):
-        if is_bare and name.kind in ("key", "secret") and _is_passphrase(value):
-            return True
-        return is_bare and len(value) >= 4 and name.kind == "password" and not classify_name(value)
-    if _EXPRESSION.match(value) and not is_random(value):
-        return False
-    if is_path(value):
-        return False
-    if value.isidentifier() and not is_bare:
-        return is_random(value, 8)
-    if name.kind == "key" and not is_random(value, 8):
-        return is_bare and len(value) >= 12 and not _CONSTANT.match(value)
-    return (not (_CONSTANT.match(value) and classify_name(value)) and not value.isdigit()) or len(
-        value
-    ) > 3
-
-
-_PLACEHOLDER_PARTS = split_words(
-    """your my the change me changeme example placeholder secret key token password test dummy fake sample
-    here insert replace todo default name value goes super not real some any this is a an in production
-    """
-)
-
-
-def _is_passphrase(value: str) -> bool:
-    """Return whether the value is words joined by hyphens that stand for nothing else."""
-    words = value.lower().split("-")
-    return (
-        3 <= len(words) <= 10
-        and all(len(word) >= 3 for word in words)
-        and _PLACEHOLDER_PARTS.isdisjoint(words)
-    )
-
-
-def _is_non_secret_word(value: str) -> bool:
-    return len(value) <= _MAX_NON_SECRET_CHARS and value.lower() in _NON_SECRET_WORDS
-
-
-def is_path(value: str) -> bool:
-    """Return whether the value is a path or URL that does not look random."""
-    return _PATH.match(value) is not None and not is_random(value, 20)
-
-
-def _looks_like_token(name: SecretName, value: str) -> bool:
-    """Return whether a value after a weak name is random enough to be a secret."""
-    if " " in value or "://" in value:
-        return False
-    if name.kind in ("cookie", "signature", "authorization") and is_digest(value):
-        return False
-    if name.kind == "password" and 6 <= len(value) <= 80 and not _EXPRESSION.match(value):
-        if value.startswith("Test"):  # `PASS: TestTheName`
-            return False
-        return not value.isalpha() and not is_path(value) and _MIXED.match(value) is not None
-    if name.min_chars > 10 and is_digest(value):
-        return False
-    if is_random(value, name.min_chars):
-        return not _PATH.match(value) or is_random(value, 24)
-    if name.min_chars > 10:
-        return False
-    return len(value) >= 20 and value.isalnum() and not value.isalpha() and not value.isdigit()
-
-
-_SHORT_TOKEN = re.compile(r"(?=[^\s]*[A-Za-z])(?=[^\s]*\d)[A-Za-z0-9_.!@#%^*+-]{5,60}\Z")
-
-
-def _is_short_token(variable: str, value: str) -> bool:
-    """Return whether a token's variable, `CI_TOKEN`, has a short value with letters and digits."""
-    return (
-        variable.isupper()
-        and _SHORT_TOKEN.match(value) is not None
-        and not is_placeholder(value)
-        and not value.startswith(("v1", "v2", "0x", "-"))
-    )
-
-
-def _is_prose(value: str) -> bool:
-    parts = value.split()
-    if len(parts) in (12, 15, 18, 21, 24) and all(
-        part.isalpha() and part.islower() for part in parts
-    ):
-        return False  # a wallet's seed phrase
-    return value[-1] in ":.?!" or _PROSE.search(value) is not None or len(parts) > 8
-
 
 _MAX_DISTANCE = 60
 _RANDOM_IMAGE = bytes(
@@ -206,8 +63,24 @@ def _is_random_secret(value: str) -> bool:
 _NAME_LITERALS = (
     b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sessid", b"sessionid", b"sig",
     b"mnemonic", b"phrase", b"pepper", b"otp", b"_pat", b"private", b"jwt", b"senha", b"clave", b"parola",
-    b"wachtwoord", b"contrasena", b"haslo", b"heslo", b"salasana", b"sifre",
+    b"wachtwoord", b"contrasena", b"haslo", b"heslo", b"salasana", b"sifre", b"kennwort", b"pasahitza",
+    b"bearer", b"pswd", b"csrf", b"xsrf", b"hmac",
+    b"session=", b"pat=", b"pat:", b'pat"', b"pat ",
 )  # fmt: skip
+# These occur inside of many words: `spinner`, `consider`. They must be a part of the name.
+_SHORT_NAME_LITERALS = (
+    b"pin=",
+    b"pin:",
+    b"pin ",
+    b'pin"',
+    b"pin'",
+    b"pin\\",
+    b"cvv",
+    b"cvc",
+    b"sid",
+    b"dsn",
+    b"salt",
+)
 _NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"_-."
 _QUALIFIED = re.compile(rb"(?:api|access|secret|private|auth|deploy|encryption) \Z")
 _MAX_NAME_CHARS = 64  # on either side of the literal
@@ -257,6 +130,10 @@ _CONTINUED_STRING = re.compile(
 _SET_COMMAND = re.compile(
     r"(?:\bset|\bconfig|\badd|\bput|:set|wifi[^\n|;]{0,60})[ ]+(?:--\w+[ ]+)?[\w./:@-]*\Z"
 )
+# The lines of a settings file from its section on, up to the name.
+_INI_SECTION = re.compile(
+    r"(?:^|\n)\[[\w. :-]{1,60}\][ \t\r]{0,4}\n(?:(?:[\w. -]{1,40}=[^\n]{0,120}|[#;][^\n]{0,120}|)\n){0,10}[ \t]{0,8}\Z"
+)
 _SET_VERBS = ("set", "config", "add", "put", "wifi")
 
 
@@ -285,6 +162,18 @@ def _detect_assignment(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     ):
         return found
     return detect_random_nearby(scan, end) if secret_name.min_chars <= 10 else NO_SPANS
+
+
+def _detect_short_name(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    """Detect the value after a short name, unless its letters are only a piece of a longer word."""
+    raw = scan.raw
+    is_capital = raw[at : at + 1].isupper()
+    if at and raw[at - 1 : at].isalpha() and not (is_capital and raw[at - 1 : at].islower()):
+        return NO_SPANS
+    end = at + (4 if scan.lower.startswith(b"salt", at) else 3)
+    if raw[end : end + 1].isalpha() and not raw[end : end + 1].isupper():
+        return NO_SPANS
+    return _detect_assignment(scan, at)
 
 
 def _detect_value(
@@ -393,22 +282,63 @@ def _detect_unquoted(
         return
     value = text[at:end].rstrip(".,:)" if separator["prose"] else ",")
     follows = text[end : end + 1]
+    if value.endswith(")") and "(" not in value:  # the end of a call
+        value, follows = value.rstrip(")"), ")"
     is_complete = follows in ("", "\n", "\r", " ", "&", ";", '"', "'", "\\", "`", "<", "|")
     is_bare = is_complete and (is_option or _is_config_line(scan, start, sign, is_tight, follows))
+    if sign == "=" and name.kind == "password" and not is_bare and is_complete:
+        is_bare = _INI_SECTION.search(text, max(0, start - 400), start) is not None
     if separator["prose"]:
         is_bare = False
         if not _has_non_letters(value) or not any(letter.isdigit() for letter in value):
             return
-    if separator["space"] and not text.startswith("-", start) and not _has_non_letters(value):
+    is_given = is_complete and _is_given(text, start, separator, name)
+    if (
+        separator["space"]
+        and not (is_given or text.startswith("-", start))
+        and not _has_non_letters(value)
+    ):
         return
     if separator["close"] and not value.isdigit():
         return  # unquoted JSON values are numbers
     variable = text[start : separator.start()]
-    is_short_token = (
-        name.kind == "token" and is_tight and sign == "=" and _is_short_token(variable, value)
+    is_token_variable = (
+        name.kind == "token" and is_tight and sign == "=" and is_short_token(variable, value)
     )
-    if is_short_token or is_secret_word(name, value, is_bare=is_bare):
+    if (
+        is_token_variable
+        or is_secret_word(name, value, is_bare=is_bare)
+        or (is_given and is_given_secret(name, value))
+    ):
         yield make_secret_span(at, at + len(value), name.kind)
+        if text.startswith(('""', "''"), end):  # empty quotes do not end a shell word
+            rest = _SHELL_WORD.find_end(scan, end + 2, 400)
+            if rest > end + 2:
+                yield make_secret_span(end + 2, rest, name.kind)
+
+
+_HEADER = re.compile(
+    r"(?:x-[\w-]+|[\w-]*(?:api-?key|private-token|job-token|access-token))\Z", re.I
+)
+_BEFORE_HEADER = frozenset(("", "\n", "'", '"', "`"))
+
+
+def _is_given(text: str, start: int, separator: re.Match[str], name: SecretName) -> bool:
+    """Return whether only a secret is given there: to an option, in a URL, or as a header."""
+    before = text[start - 1 : start] if start else ""
+    if len(separator["space"] or "") > 1 and not separator["space"].strip(" "):  # a list of options
+        return False
+    if before == "-" or text.startswith("--", start):
+        return not name.is_strong or name.kind != "password" or bool(separator["tight"])
+    sign = separator["tight"] or separator["sign"]
+    if before in ("?", "&") and sign == "=":
+        return True
+    variable = text[start : separator.start()]
+    if separator["space"]:  # `config set NAME VALUE`
+        return "_" in variable or "wifi" in text[max(0, start - 60) : start]
+    if separator["tight"] == "=" and "_" in variable and variable.isupper():
+        return True
+    return sign == ":" and before in _BEFORE_HEADER and _HEADER.match(variable) is not None
 
 
 def _find_shell_word_end(scan: ScanInput, at: int) -> int:
@@ -431,4 +361,7 @@ def _is_config_line(scan: ScanInput, start: int, sign: str, tight: bool, follows
     return is_first or scan.text.endswith(("\\n", "export "), line, start)
 
 
-LITERAL_DETECTORS: LiteralDetectors = tuple((stem, _detect_assignment) for stem in _NAME_LITERALS)
+LITERAL_DETECTORS: LiteralDetectors = (
+    *((stem, _detect_assignment) for stem in _NAME_LITERALS),
+    *((stem, _detect_short_name) for stem in _SHORT_NAME_LITERALS),
+)

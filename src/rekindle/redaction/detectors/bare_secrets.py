@@ -68,7 +68,11 @@ def detect_bare_tokens(scan: ScanInput) -> Sequence[Candidates]:
 
 
 def _is_mixed(run: bytes) -> bool:
-    return not (run.islower() or run.isupper())
+    return not (run.islower() or run.isupper()) or _LICENSE.fullmatch(run) is not None
+
+
+# Five groups of capitals and digits.
+_LICENSE = re.compile(rb"(?=[A-Z-]*\d)[A-Z0-9]{5}(?:-[A-Z0-9]{5}){4}")
 
 
 def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -88,6 +92,8 @@ def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
         before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start)
     ):
         return NO_SPANS
+    if end - start == 29 and _LICENSE.fullmatch(scan.raw, start, end):
+        return (make_secret_span(start, end, "license"),)
     word = text[start:end]
     is_token = _is_base64_key(word) if "+" in word or "/" in word else _is_generated(word)
     if not is_token or _ID_PREFIX.match(word) or _decodes_to_text(word):

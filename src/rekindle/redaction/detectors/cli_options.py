@@ -18,7 +18,8 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
-from rekindle.redaction.vocabulary.secret_names import classify_name
+from rekindle.redaction.vocabulary.secret_names import TOKEN, classify_name
+from rekindle.redaction.vocabulary.secret_values import is_given_secret
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
@@ -78,11 +79,15 @@ _LOGIN_VALUE = re.compile(
 
 # Everything else: a literal, and the pattern that begins with it.
 _Q = r"""\\{0,3}["']?"""
+# The label and the first line of a here-document.
+_HEREDOC = r"""[-~]?[ ]?\\?["']?\w{1,20}["']?[^\n]{0,80}?(?:\n|\\n)[ \t]{0,20}(?P<value>[^\s\\][^\n\\]{2,200}?)(?=\n|\\n|\Z)"""
 _VALUES = rf"""{_Q}(?P<value>[^\s"'\\]{{3,400}})"""
 _PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n]{{1,200}}?){_Q}[ ]*\|[ ]*
         (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
           | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit|vncpasswd)\b
           | (?:docker|podman|helm|oras|skopeo|crane|buildah)[ ](?:registry[ ])?login
+          | gcloud[ ]secrets[ ] | secret-tool[ ]store | keyring[ ]set | aws[ ]secretsmanager
+          | (?:base64[ ]-d\w*|xxd[ ][^|\n]{{0,20}}|tr[ ][^|\n]{{0,40}}|rev)[ ]*\|[^|\n]{{1,60}}--(?:password|token|secret)-?stdin
           | gh[ ]auth[ ]login | su[ ] | gpg[ ].{{0,60}}passphrase | wg[ ]\w+ | pass[ ]insert
           | (?:gh|glab|wrangler|flyctl|fly|docker|doppler|railway|netlify|vercel)[ ](?:secrets?|env|variables?)[ ]\w+
           | \w+[ ].{{0,80}}--(?:password|token|secret)-?stdin )"""
@@ -107,6 +112,11 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
       for stem in (b"reset-p", b"reset/", b"verif", b"invite")),
     (b"login", r"""login[ ]+(?:--?\w+(?:[ =]\S+)?[ ]+){0,3}
         (?P<random>[A-Za-z0-9_.-]{20,300})(?=[\s"'`;&|]|\Z)"""),
+    # PROGRAM login TOKEN, and of a program of one's own: login USER PASSWORD
+    (b"login", rf"""login[ ]+(?:-\w[ ]\S{{1,80}}[ ]+)?{_Q}(?P<logged>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}})"""),
+    (b"login", rf"""login[ ]+[\w.@-]{{2,60}}[ ]+{_Q}(?P<second>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}}){_Q}[ ]*(?:\n|\Z|[|;&])"""),
+    (b"login", r"""login[ ](?:[^\n|;&]{0,80}[ ])?-p[ ]+["']?(?P<given>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{3,200})"""),
+    (b"unlock ", rf"""unlock[ ]+{_Q}(?P<second>[^\s"'\\<>|;&-][^\s"'\\<>|;&]{{3,200}}){_Q}[ ]*(?:\n|\Z|[|;&])"""),
     (b"identified by", r"""identified[ ]+by[ ]+(?:password[ ]+)?
         \\{0,3}["'](?P<value>[^"'\n\\]{1,200})"""),
     (b"secret", rf"secret[ ]+generic[ ][^\n|;]{{0,200}}?--from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
@@ -122,6 +132,17 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"kv put", rf"kv[ ]put[ ]+\S{{1,120}}[ ]+[\w.-]{{1,60}}={_VALUES}"),
     (b"http-basic.", rf"http-basic\.\S{{1,60}}[ ]+\S{{1,80}}[ ]+{_VALUES}"),
     (b"token", rf"token(?<=pypi-token)\.[\w-]{{1,60}}[ ]+{_VALUES}"),
+    (b"securestring", r"""securestring[ ]+(?:-string[ ]+)?["'](?P<value>[^"'\n$]{3,200})["']"""),
+    (b"setx ", rf"""setx[ ]+(?:/\w[ ]+)?(?P<setx>[\w.-]{{2,80}}[ ]+{_Q}[^\s"'\\]{{3,400}})"""),
+    (b"set -", rf"""set[ ]-\w*[xU]\w*[ ]+(?P<setx>[\w.-]{{2,80}}[ ]+{_Q}[^\s"'\\]{{3,400}})"""),
+    (b"_authtoken", rf"""_(?:authtoken|password|auth)[ ]+{_VALUES}"""),
+    (b"login", rf"""login[ ]+\S{{1,80}}@\S{{1,80}}[ ]+{_VALUES}"""),
+    (b"net us", r"""net[ ]use[ ]+\S{1,8}[ ]+\\\\\S{1,120}[ ]+(?P<value>[^\s/"'*]{4,100})"""),
+    (b"alias set ", rf"""alias[ ]set[ ]+[\w.-]{{1,60}}[ ]+\S{{1,200}}[ ]+\S{{1,100}}[ ]+{_VALUES}"""),
+    (b"keyring ", rf"""keyring[ ]set[ ]+\S{{1,80}}[ ]+\S{{1,80}}[ ]+<<<[ ]?{_VALUES}"""),
+    (b"<<<", rf"""<<<[ ]?{_Q}(?P<fed>[^\s"'\\]{{3,400}})"""),
+    (b"stdin", rf"""stdin(?<=(?:word|oken|cret)-stdin)[^\n|;]{{0,80}}<<{_HEREDOC}"""),
+    (b"--body", rf"""--body[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
     (b"--body", rf"""--body[ =]{_Q}(?P<random>[A-Za-z0-9_.+/=-]{{12,400}})(?=[\s"'`;&|\\]|\Z)"""),
 )  # fmt: skip
 
@@ -179,7 +200,7 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
         return _detect_cookie_option(text, at, before)
     if letter in "uUA" or (letter == "a" and _HTTP_CLIENTS.matches(before)):
         pair = _LOGIN_VALUE.match(text, at)
-        if pair and not pair["password"].isdigit() and _LOGIN_PROGRAMS.matches(before):
+        if pair and not _is_number_of_user(pair["password"]) and _LOGIN_PROGRAMS.matches(before):
             return _mask_group(pair, "password")
         return None
     is_spaced = text[at : at + 1] == " "
@@ -191,6 +212,11 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
     if program is None or not program.matches(before):
         return None
     return _mask_word(_VALUE.match(text, at), 3 if letter != "c" else 6)
+
+
+def _is_number_of_user(value: str) -> bool:
+    """Return whether the value may be a user's or group's number, as in `docker -u 1000:1000`."""
+    return value.isdigit() and len(value) < 6
 
 
 def _detect_cookie_option(text: str, at: int, before: str) -> RedactionSpan | None:
@@ -207,9 +233,13 @@ def _mask_word(word: re.Match[str] | None, min_length: int) -> RedactionSpan | N
 
 
 def _mask_group(found: re.Match[str], group: str) -> RedactionSpan | None:
-    if is_placeholder(found[group]) or found[group].startswith("-"):
+    value, start = found[group], found.start(group)
+    if group == "setx":  # a variable, and its value
+        value = value.rpartition(" ")[2].lstrip("\"'")
+        start = found.end(group) - len(value)
+    if is_placeholder(value) or value.startswith("-"):
         return None
-    return make_secret_span(found.start(group), found.end(group), "password")
+    return make_secret_span(start, found.end(group), "password")
 
 
 def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
@@ -217,6 +247,15 @@ def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
     if group is None or not _CONDITIONS.get(group, _accept_any)(found):
         return None
     return _mask_group(found, group)
+
+
+def _names_secret(found: re.Match[str]) -> bool:
+    """Return whether a variable that is set to a value is that of a secret."""
+    variable, _, value = found["setx"].partition(" ")
+    secret_name = classify_name(variable)
+    return secret_name is not None and (
+        secret_name.is_strong or is_given_secret(secret_name, value.strip(" \"'"))
+    )
 
 
 def _accept_any(_: re.Match[str]) -> bool:
@@ -230,6 +269,11 @@ def _has_before(found: re.Match[str], pattern: re.Pattern[str]) -> bool:
 _READS_PASSWORD = re.compile(
     r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z"
 )
+_FED = re.compile(
+    r"(?:xxd[ ]-r[^\n|;]{0,20}|base64[ ]-d[^\n|;]{0,20}|--(?:password|token|secret)-?stdin[^\n|;]{0,40})\Z"
+)
+_TAKES_TOKEN = re.compile(r"\b(?:oc|vault|cargo|doppler|tea|fossa)[ ]\Z")
+_OWN_PROGRAM = re.compile(r"(?:\A|[\n;&|$][ ]*)(?:\.{0,2}/|~/)[\w./-]{1,80}[ ]\Z")
 _STORES_SECRET = re.compile(r"(?:secret|password|securestring|token)[^\n|;]{0,120}\Z", re.I)
 _NAMES_USER = re.compile(
     r"(?:\A|\n|\\n|machine[ ]\S{1,80}|(?:user|username|login)[ ]\S{1,80})[ \t]*\Z"
@@ -243,6 +287,18 @@ _CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
     "spoken": lambda found: _has_before(found, _NAMES_USER) and _has_non_letter(found["spoken"]),
     "administered": lambda found: (
         _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"])
+    ),
+    "setx": _names_secret,
+    "fed": lambda found: _has_before(found, _FED),
+    "logged": lambda found: (
+        _has_before(found, _TAKES_TOKEN) and is_given_secret(TOKEN, found["logged"])
+    ),
+    "second": lambda found: (
+        _has_before(found, _OWN_PROGRAM) and is_given_secret(TOKEN, found["second"])
+    ),
+    "given": lambda found: (
+        is_given_secret(TOKEN, found["given"])
+        and not (found["given"].isdigit() and len(found["given"]) < 6)
     ),
     "redis": lambda found: found.group().startswith("AUTH ") and _has_non_letter(found["redis"]),
     "link": lambda found: (
@@ -265,7 +321,40 @@ def _is_in_url(found: re.Match[str]) -> bool:
     )
 
 
+_PASSWORD_FILE = re.compile(
+    r"-file(?<=pass-file|word-file|rase-file)(?:[ =]|[\"'],[ ]?[\"'])(?P<file>[\w./~$-]{1,120})"
+)
+_FILE_HEREDOC = re.compile(rf"[ ]*<<{_HEREDOC}")
+_ECHOED = re.compile(
+    rf"""(?:echo|printf)[ ]+(?:-\w+[ ]+|['"]?%s(?:\\n)?['"]?[ ]+)?{_Q}(?P<value>[^\s"'\\>|;][^"'\n>|;]{{2,200}}?){_Q}[ ]*>[ ]*\Z"""
+)
+_MAX_FILE_DISTANCE = 2_000
+_MAX_FILE_USES = 6
+
+
+def _detect_password_file(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect what is written to a file that the same commands pass on as that of a password."""
+    found = _PASSWORD_FILE.match(scan.text, at)
+    if found is None:
+        return
+    text, file = scan.text, found["file"]
+    use, end = max(0, at - _MAX_FILE_DISTANCE), at + _MAX_FILE_DISTANCE
+    for _ in range(_MAX_FILE_USES):
+        use = text.find(file, use, end)
+        if use < 0:
+            return
+        written = _ECHOED.search(text, max(0, use - 240), use) or (
+            _FILE_HEREDOC.match(text, use + len(file))
+            if ">" in text[max(0, use - 2) : use]
+            else None
+        )
+        if written and not is_placeholder(written["value"]):
+            yield make_secret_span(written.start("value"), written.end("value"), "password")
+        use += len(file)
+
+
 LITERAL_DETECTORS: LiteralDetectors = (
+    (b"-file", _detect_password_file),
     *((stem, _make_detector(form)) for stem, form in _COMMAND_PATTERNS),
     (b"pass", _detect_htpasswd),
 )

@@ -139,7 +139,77 @@ def _detect_jwk(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         yield make_secret_span(found.start("value"), found.end("value"), "private-key")
 
 
+# ── tokens of clusters, codes and seeds
+
+_SEED = r"[A-Z2-7]{16,64}(?![A-Za-z0-9])"
+_PHRASE_WORDS = r"(?:[a-z]{3,10}[ ]){11,23}[a-z]{3,10}"
+_SHAPED: tuple[tuple[bytes, str, str], ...] = (
+    (b"kubeconfig-u", r"kubeconfig-u(?:ser)?-[a-z0-9]{2,20}:(?P<value>[a-z0-9]{40,64})", "token"),
+    (
+        b"kubeadm ",
+        r"kubeadm[ ][^\n]{0,160}?[ =](?P<value>[a-z0-9]{6}\.[a-z0-9]{16})(?![\w.])",
+        "token",
+    ),
+    (b"private", r"private_key_id\\{0,7}[\"'][ ]?:[ ]?\\{0,7}[\"'](?P<value>[0-9a-f]{40})", "key"),
+    (
+        b"otp",
+        rf"(?i:otp[ _-](?:seed|secret|key))[\"']?[ ]?(?:is|[:=])?[ ]{{0,2}}[\"']?(?P<value>{_SEED})",
+        "otp",
+    ),
+    (b"seed", rf"(?i:seed)[\"']?(?:[ ]is|[ ]?[:=])?[ ]{{0,2}}[\"']?(?P<value>{_SEED})", "otp"),
+    (b"phrase", rf"phrase(?:[ ]is|[ ]?[:=])[ ]{{1,2}}[\"']?(?P<value>{_PHRASE_WORDS})", "mnemonic"),
+    (
+        b"mnemonic",
+        rf"mnemonic(?:[ ]is|[ ]?[:=])[ ]{{1,2}}[\"']?(?P<value>{_PHRASE_WORDS})",
+        "mnemonic",
+    ),
+    *(
+        (
+            stem,
+            r"[a-z]{6,8} codes?[ ]?:?(?:are)?(?P<value>(?:(?:\n|\\n|[ ,]){1,3}(?:[-*][ ])?"
+            r"(?=[a-z-]{0,12}\d)[0-9a-z]{4,6}(?:-[0-9a-z]{4,6}){1,2}(?![\w-])){1,20})",
+            "code",
+        )
+        for stem in (b"recovery code", b"backup code")
+    ),
+)
+_CODE_SAID = re.compile(
+    r"code(?P<sign>[ ]is|:)?[ ](?P<value>\d{3}[ -]\d{3}|\d{4,8})(?![\w.:/-])", re.I
+)
+_CODE_BEFORE = re.compile(
+    r"(?:(?P<own>your|the)|2fa|mfa|login|sign-?in|security|access|auth\w{0,12}|one-?time|sms|confirmation|pairing"
+    r"|two-factor|door|gate|entry)[ ](?:[\w-]{1,14}[ ])?\Z",
+    re.I,
+)
+_OTHER_CODE = re.compile(
+    r"(?:exit|return|error|status|zip|postal|area|country|response|source)[ ]\Z", re.I
+)
+
+
+def _detect_code(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    """Detect `Your code is 900945` and `2FA code 566723`."""
+    found = _CODE_SAID.match(scan.text, at + 1)
+    before = scan.text[max(0, at - 40) : at + 1]
+    said = _CODE_BEFORE.search(before) if found else None
+    if found is None or said is None or _OTHER_CODE.search(before):
+        return NO_SPANS
+    if said["own"] and (found["sign"] is None or len(found["value"]) < 5):
+        return NO_SPANS
+    return (make_secret_span(found.start("value"), found.end("value"), "code"),)
+
+
 LITERAL_DETECTORS: LiteralDetectors = (
+    *(
+        (
+            stem,
+            _make_line_detector(
+                re.compile(form, re.I if kind in ("code", "mnemonic") else 0), kind
+            ),
+        )
+        for stem, form, kind in _SHAPED
+    ),
+    (b" code ", _detect_code),
+    (b" code:", _detect_code),
     (b"stringdata", _detect_string_data),
     (b"kind: secret", _detect_secret_data),
     (b'"kty"', _detect_jwk),

@@ -14,11 +14,14 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
+from rekindle.redaction.vocabulary.secret_names import TOKEN
+from rekindle.redaction.vocabulary.secret_values import is_given_secret
 
 from .credential_files import is_base64_login
 
 _GAP = r"(?:[ \t]|%20|\+|\\t){1,4}"
 _BEARER = re.compile(rf"bearer{_GAP}[\"'`]?(?=[A-Za-z0-9._~+/=%-]{{8}})", re.I)
+_QUOTED_BEARER = re.compile(r"bearer[ ]([\w.!#^*+/-]{4,80})(?P<quote>[\"'`])", re.I)
 _TOKEN = CharRuns(r"[A-Za-z0-9._~+/=%-]")
 _BASIC = re.compile(rf"basic{_GAP}([A-Za-z0-9+/_-]{{8,2000}}={{0,2}})", re.I)
 _AUTHORIZATION = re.compile(
@@ -41,12 +44,20 @@ _COOKIE = re.compile(
 def _detect_bearer(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     found = _BEARER.match(scan.text, at)
     if found is None:
-        return NO_SPANS
+        return _detect_quoted_bearer(scan, at)
     start = found.end()
     end = _TOKEN.find_end(scan, start, 4000)
-    return (
-        (make_secret_span(start, end, "bearer"),) if _is_token(scan.text[start:end]) else NO_SPANS
-    )
+    if _is_token(scan.text[start:end]):
+        return (make_secret_span(start, end, "bearer"),)
+    return _detect_quoted_bearer(scan, at)
+
+
+def _detect_quoted_bearer(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    """Detect any word behind `Bearer` if both are a quoted text of their own."""
+    found = _QUOTED_BEARER.match(scan.text, at)
+    if found and scan.text[at - 1 : at] == found["quote"] and is_given_secret(TOKEN, found[1]):
+        return (make_secret_span(found.start(1), found.end(1), "bearer"),)
+    return NO_SPANS
 
 
 def _detect_basic(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -89,7 +100,8 @@ def _detect_credentials(value: str, start: int, scheme: str) -> Iterator[Redacti
     if scheme:
         if scheme not in ("digest", "aws4-hmac-sha256", "hawk", "oauth"):
             value = value.partition(" ")[0]
-        if len(value) < 20 and not any(letter.isdigit() for letter in value):
+        is_word = len(value) < 20 and not any(letter.isdigit() for letter in value)
+        if is_word and (scheme == "digest" or not is_given_secret(TOKEN, value)):
             return
     else:
         value = value.partition(" ")[0].rstrip(",;")

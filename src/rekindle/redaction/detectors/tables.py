@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from rekindle.redaction.scanner import LiteralDetectors, RedactionSpan, ScanInput, make_secret_span
 from rekindle.redaction.vocabulary.entropy import is_placeholder
 from rekindle.redaction.vocabulary.secret_names import classify_name
-
-from .assignments import is_secret_string
+from rekindle.redaction.vocabulary.secret_values import is_secret_string
 
 _MAX_ROWS = 200
 _MAX_LINE_CHARS = 400

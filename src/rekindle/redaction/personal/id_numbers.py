@@ -24,6 +24,13 @@ _IBAN_HEAD = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}[ ]?(?:[A-Z0-9]{4}[ ]?){0
 _SSN = re.compile(r"(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
 _PHONE_WITH_DOTS = re.compile(r"[2-9]\d{2}([.-])[2-9]\d{2}\1\d{4}(?![\w.-])")
 _UK_MOBILE = re.compile(r"07\d{3}[ -]?\d{3}[ -]?\d{3}(?![\w-])")
+_GERMAN_MOBILE = re.compile(r"01[567]\d{1,2}[ /-]{1,3}\d{6,8}(?![\w-])")
+# Not a piece of a dump in hexadecimal, nor of a longer row of numbers.
+_FRENCH_PHONE = re.compile(
+    r"(?<![0-9A-Fa-f]{2}[ .-])0[1-79](?P<gap>[ .-])(?!00)\d\d(?P=gap)\d\d(?P=gap)\d\d(?P=gap)\d\d"
+    r"(?![\w.-]|[ .-][0-9A-Fa-f]{2}\b)"
+)
+_RECOVERY_KEY = re.compile(r"\d{6}(?:-\d{6}){7}(?![\w-])")  # of a disk
 _MAC = re.compile(
     r"[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5}|(?:-[0-9A-Fa-f]{2}){5})(?![0-9A-Fa-f:-])"
 )
@@ -130,11 +137,19 @@ _check_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
 # By a needle that they have in common; most texts contain none of these.
 _GROUPED: tuple[tuple[bytes, Inspection], ...] = (
     (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
+    (
+        b"dddddd-dddddd-dddddd",
+        _make_number_inspection(_RECOVERY_KEY, "recovery-key", "<secret:recovery-key>"),
+    ),
     (b"ddd-ddd-dddd", _check_us_phone),
     (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
     (b"dd-dddd-dddd", _check_iban),
     (b"dddd-dddd-dddd", _check_iban),
     (b"ddd-dddd-dddd", _check_labelled),
+)
+_SPACED: tuple[tuple[bytes, Inspection], ...] = (
+    (b"dddd-dddddd", _make_number_inspection(_GERMAN_MOBILE, "phone", "<phone>")),
+    (b"dd-dd-dd-dd-dd", _make_number_inspection(_FRENCH_PHONE, "phone", "<phone>")),
 )
 _DOTTED: tuple[tuple[bytes, Inspection], ...] = (
     (b"dd.d", _check_address),
@@ -152,6 +167,8 @@ def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
     needles: tuple[tuple[bytes, Inspection], ...] = ()
     if b"d-dddd" in image:
         needles += _GROUPED
+    if b"dd-dd" in image:
+        needles += _SPACED
     if b"dddddd" in image:
         needles += _LONG + (_SORT_CODES if b"sort code" in scan.lower else ())
     if b"dd.d" in image:

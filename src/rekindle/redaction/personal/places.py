@@ -77,10 +77,11 @@ def _detect_home_folder(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     return (RedactionSpan(begin, found.start(group) + len(user), "home", "~"),)
 
 
-_COMMON_USER_NAMES = split_words(
+COMMON_USER_NAMES = split_words(
     """root user users admin administrator ubuntu debian runner node app test dev guest home
     build ci git docker nobody daemon python main master vscode codespace agent default public
-    work
+    work staff wheel bin sys adm www mail nobody nogroup postgres mysql redis nginx apache jenkins deploy
+    deployer system circleci gitlab github actions ec2-user centos fedora alpine pi vagrant me you name
     """
 )
 
@@ -93,7 +94,7 @@ def make_user_detector(home: str | None, user: str | None) -> Detector:
         inspections.append(
             (home.encode("ascii", "replace"), _make_word_inspection(home, "home", "~"))
         )
-    if user and len(user) >= 3 and user.lower() not in _COMMON_USER_NAMES:
+    if user and len(user) >= 3 and user.lower() not in COMMON_USER_NAMES:
         inspections.append(
             (user.encode("ascii", "replace"), _make_word_inspection(user, "user", "<user>"))
         )
@@ -163,7 +164,7 @@ def detect_prompts(scan: ScanInput) -> Sequence[Candidates]:
 
 def _check_prompt(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     user = _PROMPT_USER.search(scan.text, max(0, at - 40), at)
-    if user and user[1].lower() not in _COMMON_USER_NAMES:
+    if user and user[1].lower() not in COMMON_USER_NAMES:
         end = scan.text.index(":", at)
         yield RedactionSpan(user.start(1), end, "user", "<user>")
 

@@ -23,7 +23,9 @@ class SecretName(NamedTuple):
 
 PASSWORD = SecretName("password", True)
 SECRET = SecretName("secret", True)
+PIN = SecretName("pin", True)  # a number; `pin: latest` is something else
 KEY = SecretName("key", True)
+SECRET_KEY = SecretName("key", True, 8)  # a word will do: `app.secret_key = "…"`
 WEAK_KEY = SecretName("key", False)  # may be an identifier instead: `session_key`
 TOKEN = SecretName("token", False)
 AUTH = SecretName("authorization", False)
@@ -40,7 +42,7 @@ _BY_LAST_PART = {
     "pwd": PASSWORD, "pw": PASSWORD, "passwort": PASSWORD, "psk": PASSWORD,
     "kennwort": PASSWORD, "contraseña": PASSWORD, "userpass": PASSWORD, "pgpassword": PASSWORD,
     "passin": PASSWORD, "passout": PASSWORD, "storepass": PASSWORD, "keypass": PASSWORD,
-    "secret": SECRET, "secrets": SECRET, "mnemonic": SECRET, "pin": PASSWORD, "cvv": PASSWORD,
+    "secret": SECRET, "secrets": SECRET, "mnemonic": SECRET, "pin": PIN, "cvv": PIN, "cvc": PIN,
     "token": TOKEN, "jwt": TOKEN, "bearer": TOKEN, "pat": TOKEN, "otp": TOKEN,
     "auth": AUTH, "authorization": AUTH, "cookie": COOKIE, "cookies": COOKIE,
     "phpsessid": COOKIE, "jsessionid": COOKIE, "sessionid": COOKIE, "csrftoken": COOKIE,
@@ -52,6 +54,7 @@ _BY_LAST_PART = {
     "sid": COOKIE, "session": OTHER_SECRET, "xsrf": TOKEN, "csrf": TOKEN, "pasahitza": PASSWORD,
     "credential": CREDENTIAL, "credentials": CREDENTIAL, "creds": CREDENTIAL, "dsn": CREDENTIAL,
 }  # fmt: skip
+SECRET_LAST_PARTS = frozenset(_BY_LAST_PART)
 # Parts that make a following `key` a secret.
 _KEY_QUALIFIERS = split_words(
     """api access secret private auth encryption signing master admin consumer subscription
@@ -64,6 +67,7 @@ _WEAK_KEY_QUALIFIERS = split_words(
     """
 )
 _BY_LAST_TWO_PARTS = {
+    ("secret", "key"): SECRET_KEY,
     ("seed", "phrase"): SECRET, ("recovery", "phrase"): SECRET, ("secret", "id"): SECRET,
           ("key", "data"): KEY, ("secret", "base"): KEY, ("key", "base"): KEY,
           ("connection", "string"): CREDENTIAL, ("webhook", "url"): CREDENTIAL,

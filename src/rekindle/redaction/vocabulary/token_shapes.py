@@ -207,6 +207,7 @@ shippo         shippo_live_,shippo_test_  @x{40}
 age-key        AGE-SECRET-KEY-1,AGE-PLUGIN-  [A-Z0-9-]{40,90}
 nkey           SU,SA,SO,SN  [A-Z2-7]{56}@end
 tinybird       p.eyJ  @w{20,200}(?:\.@w{20,100}){1,2}
+k3s            K10  @x{64}::[a-z]{2,20}:@x{16,64}
 jwt            eyJ  @w{8,4000}\.eyJ@w{4,8000}(?:\.@w{0,4000})?
 jwt            eyJ  @w{16,4000}\.@w{0,1000}\.@w{10,200}\.@w{10,8000}\.@w{10,100}
 """
