@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.acceptance.test_cli import Rekindle
 
 FOLDER = "/gone/src/shop"
 DENIED = "Exit code 1\nopen /root/.cache/ab: operation not permitted\nerror: no build cache"
+TOKEN = "ghp_aB3dE5gH7jK9mN1pQ3sT5vX7zA9cF2hJ4kL6"
 Step = tuple[str, str, bool]  # a command, its output, whether it works
 
 
@@ -408,3 +410,41 @@ def test_what_a_project_knows_can_be_shown_and_exported_as_a_template(
     assert "/gone" not in json.dumps(exported)
     assert rekindle.json("warm", "list", "--json") == []
     assert "Template not found" in rekindle.refusal("warm", "show", "nothing")
+
+
+def test_secrets_in_typed_notes_are_replaced_and_said(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    write_session(agent, "a", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    added = rekindle("warm", "notes", "add", f"use token {TOKEN} for pushes", *here)
+    (note,) = [one for one in rekindle.json("warm", "notes", "list", *here) if not one["sessions"]]
+    assert note["text"] == "use token <secret:github> for pushes"
+    assert added == f"Added {note['id']}. 1 secret was replaced.\n"
+    again = rekindle("warm", "notes", "add", f"use token {TOKEN} for pushes", *here)
+    assert again == f"Already there: {note['id']} use token <secret:github> for pushes\n"
+    edited = rekindle("warm", "notes", "edit", note["id"], f"push with {TOKEN}", *here)
+    assert edited.endswith("1 secret was replaced.\n")
+    listed = rekindle("warm", "notes", "list", *here)
+    told = ask_batch(rekindle, {"at": "start", "folder": FOLDER, "message": "go on"})[0]["text"]
+    assert TOKEN not in listed + told
+    assert "push with <secret:github>" in told
+    with sqlite3.connect(rekindle.store) as store:  # as an earlier version kept it
+        store.execute("UPDATE note_decisions SET text = ?", (f"push with {TOKEN}",))
+    file = tmp_path / "A.md"
+    rekindle("lessons", *here, "--write", file, "--yes")
+    assert "push with <secret:github>" in file.read_text()
+
+
+def test_a_decision_repeats_the_note_it_is_about(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    (note,) = rekindle.json("warm", "notes", "list", *here)
+    repeated = f"{note['id']} `make check` (3 sessions)\n"
+    assert rekindle("warm", "notes", "pin", note["id"], *here) == f"Pinned: {repeated}"
+    assert rekindle("warm", "notes", "reset", note["id"], *here) == f"Reset: {repeated}"
+    assert rekindle("warm", "notes", "share", note["id"], *here) == f"Shared: {repeated}"
+    assert rekindle("warm", "notes", "retire", note["id"], *here) == f"Retired: {repeated}"

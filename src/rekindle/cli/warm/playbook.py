@@ -19,6 +19,7 @@ from rekindle.cli.output import (
     print_line,
     print_notice,
     require_confirmation,
+    to_one_line,
     write_json_array,
     write_table,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rekindle.store import Store
 
 MAX_LESSONS = 12  # of each kind
+MAX_REPEATED_CHARS = 60  # of a note, in the answer to a decision about it
 BEGIN_MARK, END_MARK = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
 NotesProjectOption = Annotated[
     str | None,
@@ -132,6 +134,10 @@ def show_note(
         print_line(_describe_origin(origin))
 
 
+def _shorten_note(note: RecalledNote) -> str:
+    return f"{note.id} {to_one_line(note.text, MAX_REPEATED_CHARS)}"
+
+
 def _describe_origin(origin: NoteOrigin) -> str:
     said = f"from what users said in {', '.join(origin.sessions)}"
     source = f"in place of note {origin.note}" if origin.note else said
@@ -149,13 +155,14 @@ def add_note(
     Examples:
       rekindle warm notes add 'Run the linter before every commit.'
     """
-    from rekindle.knowledge.notes.note import clean_note_text
     from rekindle.learning.notes import decisions
 
-    words = clean_note_text(text)
     with open_for_writing(may_create=True) as store:
-        decisions.add_note(store, resolve_project(store, project), words, time.time())
-    print_line("Added.")
+        saved = decisions.add_note(store, resolve_project(store, project), text, time.time())
+    if saved.is_new:
+        print_line(f"Added {saved.note.id}. {saved.words.describe_redactions()}".rstrip())
+    else:
+        print_line(f"Already there: {_shorten_note(saved.note)}")
 
 
 @group.command("edit")
@@ -170,14 +177,13 @@ def edit_note(
     Examples:
       rekindle warm notes edit 5f2c91aa 'Run `make check` before every commit.'
     """
-    from rekindle.knowledge.notes.note import clean_note_text
     from rekindle.learning.notes import decisions
 
-    words = clean_note_text(text)
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.edit_note(store, known, known.find(note), words, time.time())
-    print_line("Edited.")
+        saved = decisions.edit_note(store, known, known.find(note), text, time.time())
+    redactions = saved.words.describe_redactions()
+    print_line(f"Edited; the note is now {saved.note.id}. {redactions}".rstrip())
 
 
 @group.command("share")
@@ -192,8 +198,9 @@ def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> N
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.share_with_projects(store, known, known.find(note), time.time())
-    print_line("Shared.")
+        found = known.find(note)
+        decisions.share_with_projects(store, known, found, time.time())
+    print_line(f"Shared: {_shorten_note(found)}")
 
 
 @group.command("accept")
@@ -208,8 +215,9 @@ def accept_note(note: _NoteArgument, project: NotesProjectOption = None) -> None
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.accept_note(store, known, known.find(note), time.time())
-    print_line("Accepted.")
+        found = known.find(note)
+        decisions.accept_note(store, known, found, time.time())
+    print_line(f"Accepted: {_shorten_note(found)}")
 
 
 @group.command("pin")
@@ -224,8 +232,9 @@ def pin_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.pin_note(store, known, known.find(note), time.time())
-    print_line("Pinned.")
+        found = known.find(note)
+        decisions.pin_note(store, known, found, time.time())
+    print_line(f"Pinned: {_shorten_note(found)}")
 
 
 @group.command("retire")
@@ -242,8 +251,9 @@ def retire_note(note: _NoteArgument, project: NotesProjectOption = None) -> None
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.retire_note(store, known, known.find(note), time.time())
-    print_line("Retired.")
+        found = known.find(note)
+        decisions.retire_note(store, known, found, time.time())
+    print_line(f"Retired: {_shorten_note(found)}")
 
 
 @group.command("reset")
@@ -258,8 +268,9 @@ def reset_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        decisions.reset_note(store, known, known.find(note))
-    print_line("Reset.")
+        found = known.find(note)
+        decisions.reset_note(store, known, found)
+    print_line(f"Reset: {_shorten_note(found)}")
 
 
 # ── lessons
@@ -287,6 +298,8 @@ def show_lessons(
       rekindle lessons
       rekindle lessons --project owner/name --write AGENTS.md
     """
+    from rekindle.learning.notes.typed_text import redact_note_text
+
     if json and write is not None:
         raise typer.BadParameter("--json and --write cannot be combined")
     with open_for_notes() as store:
@@ -295,7 +308,10 @@ def show_lessons(
     if json:
         _write_notes_json(known, [note for notes in told.values() for note in notes])
         return
-    text = "\n".join(_format_lessons(known.project, told))
+    lessons = redact_note_text("\n".join(_format_lessons(known.project, told)))
+    text = lessons.text
+    if redactions := lessons.describe_redactions():  # of notes that were typed long ago
+        print_notice(redactions)
     if write is None:
         print_line(text)
         return

@@ -9,7 +9,6 @@ from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.knowledge.notes.note import (
     NoteDecisions,
     RecalledNote,
-    clean_note_text,
     create_note,
     list_notes,
 )
@@ -17,6 +16,7 @@ from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
 from .playbooks import encode_origin, load_decisions, load_playbook, share_note
+from .typed_text import TypedText, clean_typed_text
 
 _WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
 _TOLD_STATES = ("active", "pinned", "added")
@@ -57,6 +57,14 @@ class ProjectNotes(NamedTuple):
         return self.get_state(note) in _TOLD_STATES
 
 
+class WrittenNote(NamedTuple):
+    """A note as it was saved in a person's own words, and whether it is new."""
+
+    note: RecalledNote
+    is_new: bool
+    words: TypedText
+
+
 def load_project_notes(store: Store, project: str) -> ProjectNotes:
     """Load the notes of a project: written ones first, then those that were learned."""
     decisions = load_decisions(store, project)
@@ -65,18 +73,26 @@ def load_project_notes(store: Store, project: str) -> ProjectNotes:
     return ProjectNotes(project, [*written, *list_notes(load_playbook(store, project))], decisions)
 
 
-def add_note(store: Store, project: str, text: str, now: float) -> RecalledNote:
-    """Add a note in a person's own words; every session of the project is told."""
-    note = create_note(clean_note_text(text), "")
-    _save_decision(store, project, NoteDecision(note.id, "added", note.text, now))
-    return note
+def add_note(store: Store, project: str, text: str, now: float) -> WrittenNote:
+    """Add a note in a person's own words, without secrets; every session of the project is told."""
+    return _add_words(store, project, clean_typed_text(text), now)
 
 
-def edit_note(store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float) -> None:
+def _add_words(store: Store, project: str, words: TypedText, now: float) -> WrittenNote:
+    note = create_note(words.text, "")
+    is_new = all(one.id != note.id for one in load_decisions(store, project).added)
+    if is_new:
+        _save_decision(store, project, NoteDecision(note.id, "added", note.text, now))
+    return WrittenNote(note, is_new, words)
+
+
+def edit_note(
+    store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float
+) -> WrittenNote:
     """Replace a note by one in a person's own words; a learned one is retired."""
-    words = clean_note_text(text)
+    words = clean_typed_text(text)
     retire_note(store, known, note, now)
-    add_note(store, known.project, words, now)
+    return _add_words(store, known.project, words, now)
 
 
 def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:

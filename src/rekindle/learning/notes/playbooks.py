@@ -13,7 +13,6 @@ from rekindle.knowledge.notes.note import (
     NoteDecisions,
     NoteOrigin,
     RecalledNote,
-    clean_note_text,
     create_note,
     list_notes,
     make_note_id,
@@ -30,6 +29,8 @@ from rekindle.projects import (
 )
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
+
+from .typed_text import clean_typed_text, redact_note_text
 
 SHARED = "*"  # in place of a project: notes that are told in all
 QUARANTINED = "quarantined"  # the state of a note that an agent proposed
@@ -79,7 +80,7 @@ def _read_origin(decision: NoteDecision) -> NoteOrigin | None:
 
 def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
     """Let sessions of all other projects be told a note, with the project that it comes from."""
-    text = note.text + _format_origin(project)
+    text = redact_note_text(note.text).text + _format_origin(project)
     decision = NoteDecision(create_note(text, "").id, "added", text, now)
     store.observations.save_decision(SHARED, decision)
 
@@ -119,7 +120,8 @@ def propose_note(
 
     Return None if nothing was saved: a note with this text exists, or too many are waiting.
     """
-    note = create_note(clean_note_text(text), datetime.fromtimestamp(now, UTC).date().isoformat())
+    words = clean_typed_text(text).text
+    note = create_note(words, datetime.fromtimestamp(now, UTC).date().isoformat())
     if origin and origin.note:
         id = make_note_id("rewording", origin.note, note.text)
         note = msgspec.structs.replace(note, id=id, kind=origin.kind)
