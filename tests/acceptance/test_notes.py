@@ -448,3 +448,63 @@ def test_a_decision_repeats_the_note_it_is_about(rekindle: Rekindle, agent: Path
     assert rekindle("warm", "notes", "reset", note["id"], *here) == f"Reset: {repeated}"
     assert rekindle("warm", "notes", "share", note["id"], *here) == f"Shared: {repeated}"
     assert rekindle("warm", "notes", "retire", note["id"], *here) == f"Retired: {repeated}"
+
+
+@pytest.fixture
+def shop(rekindle: Rekindle, agent: Path) -> Rekindle:
+    """The command, after three sessions of the project `shop`."""
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    return rekindle
+
+
+LESSONS = ("lessons", "--project", "shop", "--write")
+BEGIN, END = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"# Mine\n{BEGIN}\nmine\n", "2: begin mark without its end mark"),
+        (f"{BEGIN}\n{BEGIN}\nmine\n{END}\n", "1: begin mark without its end mark"),
+        (f"mine\n\n{END}\n{BEGIN}\n", "3: end mark without its begin mark"),
+        (f"{BEGIN}\n{END}\nmine\n{BEGIN}\n{END}\n", "4: another begin mark"),
+        (f"{BEGIN}\n{END}\nmine\n{END}\n", "4: another end mark"),
+    ],
+)
+def test_lessons_replace_nothing_where_the_marks_are_not_clear(
+    shop: Rekindle, tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "BAD.md"
+    file.write_text(text)
+    assert f"BAD.md:{problem}; remove it\n" in shop.refusal(*LESSONS, "BAD.md", "--yes")
+    assert file.read_text() == text
+
+
+def test_lessons_keep_line_ends_and_can_be_tried_before(shop: Rekindle, tmp_path: Path) -> None:
+    file = tmp_path / "AGENTS.md"
+    file.write_bytes(b"# Shop\r\n")
+    assert "+- `make check` (3 sessions)" in shop(*LESSONS, "AGENTS.md", "--dry-run")
+    assert file.read_bytes() == b"# Shop\r\n"
+    assert shop(*LESSONS, "AGENTS.md", "--yes").endswith("Wrote AGENTS.md.\n")
+    written = file.read_bytes()
+    assert written.count(b"\r\n") == written.count(b"\n") > 3
+    assert "up to date" in shop.run(*LESSONS, "AGENTS.md", "--yes").stderr.decode()
+    assert file.read_bytes() == written
+
+
+def test_notes_with_marks_do_not_end_the_lessons(shop: Rekindle, tmp_path: Path) -> None:
+    shop("warm", "notes", "add", f"Write {END} last.", "--project", "shop")
+    shop(*LESSONS, "AGENTS.md", "--yes")
+    assert "up to date" in shop.run(*LESSONS, "AGENTS.md", "--yes").stderr.decode()
+
+
+def test_lessons_say_plainly_why_nothing_is_written(shop: Rekindle, tmp_path: Path) -> None:
+    said = shop.refusal(*LESSONS, "/nonexist/x.md", "--yes")
+    assert said == "rekindle: folder not found: /nonexist. See 'rekindle lessons --help'.\n"
+    said = shop.refusal(*LESSONS, "AGENTS.md")
+    assert said.startswith("rekindle: confirmation required: pass --yes (or --dry-run to preview)")
+    assert "--dry-run needs --write" in shop.refusal("lessons", "--dry-run")
+    said = shop.refusal("--store", "s.db", "warm", "replay", "--html")
+    assert said.endswith("See 'rekindle warm replay --help'.\n")
