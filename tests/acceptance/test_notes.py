@@ -508,3 +508,58 @@ def test_lessons_say_plainly_why_nothing_is_written(shop: Rekindle, tmp_path: Pa
     assert "--dry-run needs --write" in shop.refusal("lessons", "--dry-run")
     said = shop.refusal("--store", "s.db", "warm", "replay", "--html")
     assert said.endswith("See 'rekindle warm replay --help'.\n")
+
+
+def test_a_folder_is_told_in_full_and_only_where_the_project_is(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "go.mod").touch()
+    for number in range(3):
+        steps = (("go vet ./...", "ok", True), ("cat go.mod", "module x", True))
+        write_session(agent, f"a{number}", *steps, where=str(clone))
+    rekindle("import", agent)
+
+    def recall(command: str, result: str) -> str:
+        question = {"tool": "Bash", "arguments": {"command": command}, "result": result}
+        (tmp_path / "f.json").write_text(json.dumps(question))
+        return rekindle("warm", "recall", "--folder", "clone", "--failure", "f.json")
+
+    assert f"`cd {clone}` first" in recall("go vet ./...", "go: go.mod file not found")
+    missing = f"error: could not find `Cargo.toml` in `{clone}` or any parent directory"
+    assert "cd " not in recall("cargo build", missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[", "expected a JSON object"),
+        ("[]", "expected a JSON object"),
+        ("{}", "expected a JSON object with tool, arguments and result"),
+        ("[" * 1_000 + "]" * 1_000, "expected a JSON object"),
+        ('{"arguments": ' + "[" * 5_000 + "]" * 5_000 + "}", "nested too deeply"),
+    ],
+)
+def test_a_failure_that_cannot_be_read_is_named_by_its_file(
+    rekindle: Rekindle, tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    said = rekindle.refusal("warm", "recall", "--failure", "bad.json")
+    assert said.startswith(f"rekindle: bad.json: {problem}")
+
+
+def test_a_recall_has_one_question(rekindle: Rekindle, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text("{}")
+    failure = ("--failure", "f.json")
+    for words in (("go on", *failure), ("go on", "--batch"), ("--batch", *failure)):
+        assert "only one of MESSAGE" in rekindle.refusal("warm", "recall", *words)
+
+
+def test_a_batch_refuses_questions_that_no_system_could_mean(rekindle: Rekindle) -> None:
+    deep = b'{"at": "start", "folder": "/x", "message": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    long = json.dumps({"at": "start", "folder": "/a" * 100_000}).encode()
+    for line, problem in ((deep, "nested too deeply"), (long, "at most 4,096 characters")):
+        said = rekindle.run("warm", "recall", "--batch", stdin=line + b"\n", code=2).stderr
+        assert "rekindle: line 1: question: " in said.decode()
+        assert problem in said.decode()

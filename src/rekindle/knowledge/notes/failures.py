@@ -131,7 +131,7 @@ def choose_failure_notes(
     words = frozenset(word for form in forms for word in form.text.split())
     missing = find_missing_program(result)
     failure = _Failure(forms, frozenset(describe_look(result)), words, missing)
-    folders = suggest_folder(playbook, root, call, result)
+    folders = suggest_folder(playbook, root, call, result, is_present)
     ways = _suggest_program(playbook, result)
     notes = [
         *_recall_red_tests(playbook, result),
