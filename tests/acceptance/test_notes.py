@@ -563,3 +563,26 @@ def test_a_batch_refuses_questions_that_no_system_could_mean(rekindle: Rekindle)
         said = rekindle.run("warm", "recall", "--batch", stdin=line + b"\n", code=2).stderr
         assert "rekindle: line 1: question: " in said.decode()
         assert problem in said.decode()
+
+
+def test_a_name_of_several_projects_is_refused_and_their_own_names_are_not(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    folders = ("/gone/src/shop", "/gone/old/shop", *(f"/gone/src/p{one}" for one in range(5)))
+    for number, folder in enumerate(folders):
+        write_session(agent, f"a{number}", ("make check", "ok", True), where=folder)
+    rekindle("import", agent)
+    add = ("warm", "notes", "add", "Ask first.", "--project")
+    said = rekindle.refusal(*add, "shop")
+    assert "Several projects match 'shop'" in said
+    assert "/gone/old/shop, /gone/src/shop" in said or "/gone/src/shop, /gone/old/shop" in said
+    assert "Several projects match 'shop'" in rekindle.refusal("warm", "show", "shop")
+    rekindle(*add, "/gone/old/shop")
+    listed = ("warm", "notes", "list", "--project")
+    assert "Ask first." in rekindle(*listed, "folder:/gone/old/shop")
+    assert "Ask first." not in rekindle(*listed, "/gone/src/shop")
+    assert "Did you mean /gone/" in rekindle.refusal(*listed, "shpo")
+    said = rekindle.refusal(*listed, "zzzzzzzz")
+    assert "… and 2 more; list them with `rekindle projects`" in said
+    missing = rekindle.refusal("warm", "replay", "--project", "nope/nope")
+    assert "Project not found: 'nope/nope'." in missing

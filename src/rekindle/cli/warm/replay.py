@@ -23,8 +23,10 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.cli.store_access import load_settings, open_for_notes
-from rekindle.errors import InvalidInput
+from rekindle.errors import InvalidInput, NotFound
 from rekindle.files import write_new_file
+
+from .options import describe_missing_project
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Rate
@@ -76,8 +78,10 @@ def replay_history(
     ):
         results = replay_projects(store, project, progress=progress, mapper=mapper, home=home)
         known = [one for one, _, _ in store.observations.list_projects()]
-    _require_scores(results)
     chosen = choose_projects(known, project)
+    if project is not None and not chosen:
+        raise NotFound(describe_missing_project(known, project))
+    _require_scores(results)
     if len(chosen) == 1:
         with suppress(OSError):  # a home that cannot be written to
             save_replay(home, chosen[0], results, time.time())
