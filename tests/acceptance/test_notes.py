@@ -586,3 +586,56 @@ def test_a_name_of_several_projects_is_refused_and_their_own_names_are_not(
     assert "… and 2 more; list them with `rekindle projects`" in said
     missing = rekindle.refusal("warm", "replay", "--project", "nope/nope")
     assert "Project not found: 'nope/nope'." in missing
+
+
+def test_a_shared_note_keeps_its_kind_and_can_be_taken_back(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    write_session(agent, "b", ("ls", "cart.py", True), where="/gone/src/other")
+    rekindle("import", agent)
+    here, there = ("--project", "shop"), ("--project", "other")
+    (note,) = rekindle.json("warm", "notes", "list", *here)
+    question = {"at": "start", "folder": "/gone/src/other", "message": "go on"}
+
+    def list_shared() -> list[dict[str, Any]]:
+        notes = rekindle.json("warm", "notes", "list", *there)
+        return [one for one in notes if one["state"] == "shared"]
+
+    for end in ("unshare", "retire"):
+        rekindle("warm", "notes", "share", note["id"], *here)
+        assert "active, shared" in rekindle("warm", "notes", "list", *here)
+        (shared,) = list_shared()
+        assert (shared["kind"], shared["sessions"]) == ("command", 6)
+        told = ask_batch(rekindle, question)[0]["text"]
+        assert "Shared from other projects:\n- `make check` (6 sessions) (shared from " in told
+        assert "0 sessions" not in told
+        rekindle("warm", "notes", end, note["id"], *here)
+        assert list_shared() == []
+        assert "make check" not in ask_batch(rekindle, question)[0]["text"]
+    said = rekindle.refusal("warm", "notes", "unshare", note["id"], *here)
+    assert "expected a note that is shared" in said
+    rekindle("warm", "notes", "reset", note["id"], *here)
+    rekindle("warm", "notes", "share", note["id"], *here)
+    (shared,) = list_shared()
+    rekindle("warm", "notes", "unshare", shared["id"], *there)
+    assert list_shared() == []
+    assert "active, shared" not in rekindle("warm", "notes", "list", *here)
+
+
+def test_a_shared_note_that_is_edited_stays_shared(shop: Rekindle, agent: Path) -> None:
+    write_session(agent, "b", ("ls", "cart.py", True), where="/gone/src/other")
+    shop("import", agent)
+    here = ("--project", "shop")
+    (note,) = shop.json("warm", "notes", "list", *here)
+    shop("warm", "notes", "share", note["id"], *here)
+    shop("warm", "notes", "edit", note["id"], "Run the checks.", *here)
+    told = ask_batch(shop, {"at": "start", "folder": "/gone/src/other", "message": "go on"})
+    assert "- Run the checks. (shared from " in told[0]["text"]
+    assert "make check" not in told[0]["text"]
+
+
+def test_an_empty_store_says_how_to_import(rekindle: Rekindle) -> None:
+    said = rekindle.refusal("warm", "notes", "list")
+    assert said == "rekindle: Nothing is known yet. Import sessions with `rekindle start`.\n"

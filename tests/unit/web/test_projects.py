@@ -260,6 +260,9 @@ def test_a_note_is_shared_with_all_projects(client: WebClient, store: Store) -> 
     client.submit(ADDRESS, action="share", note=find_note(store, "Ask first."))
     assert find_project(store, "/gone/work/bakery")
     assert "Ask first. (shared from shop)" in recall_at_start(store, "/gone/work/bakery", "").text
+    assert "Stop sharing" in read(client, f"{ADDRESS}?tab=playbook")
+    client.submit(ADDRESS, action="unshare", note=find_note(store, "Ask first."))
+    assert "Ask first." not in recall_at_start(store, "/gone/work/bakery", "").text
 
 
 def test_what_is_wrong_with_a_change_is_said(client: WebClient, store: Store) -> None:

@@ -15,6 +15,7 @@ from rekindle.cli.output import (
     JsonOption,
     format_count,
     print_line,
+    print_notice,
     to_one_line,
     write_json_array,
     write_table,
@@ -61,6 +62,8 @@ def resolve_project(store: Store, wanted: str | None, folder: Path | None = None
         return find_project_key(store, wanted)
     project = find_project(store, str((folder or Path.cwd()).absolute()))
     if project is None:
+        if not store.observations.list_projects():
+            raise NotFound("Nothing is known yet. Import sessions with `rekindle start`.")
         raise NotFound("Nothing is known about this folder. Name a project with --project.")
     return project
 
@@ -74,6 +77,7 @@ def _note_to_json(known: ProjectNotes, note: RecalledNote) -> dict[str, Any]:
     import msgspec
 
     fields = {**msgspec.structs.asdict(note), "state": known.get_state(note)}
+    fields["shared"] = known.is_told_elsewhere(note)
     origin = known.decisions.origins.get(note.id)
     return {**fields, "origin": msgspec.structs.asdict(origin)} if origin else fields
 
@@ -92,6 +96,9 @@ def list_project_notes(project: NotesProjectOption = None, json: JsonOption = Fa
     if json:
         write_notes_json(known, known.notes)
         return
+    if not known.notes:
+        print_notice("Nothing is known in this project yet that several sessions share.")
+        return
     columns = [
         Column("id", style="cyan"),
         Column("state"),
@@ -99,7 +106,8 @@ def list_project_notes(project: NotesProjectOption = None, json: JsonOption = Fa
         Column("note", flexible=True),
     ]
     write_table(
-        columns, [(note.id, known.get_state(note), note.kind, note.text) for note in known.notes]
+        columns,
+        [(note.id, _describe_state(known, note), note.kind, note.text) for note in known.notes],
     )
 
 
@@ -121,12 +129,17 @@ def show_note(
         return
     print_line(found.text)
     seen = f"; last seen {found.last}" if found.last else ""
-    print_line(f"{found.kind}, {known.get_state(found)}{seen}")
+    print_line(f"{found.kind}, {_describe_state(known, found)}{seen}")
     if found.sessions:
         rate = f"worked {format_count(found.worked, 'time')}, failed {found.failed}; "
         print_line(f"{rate if found.command else ''}from {format_count(found.sessions, 'session')}")
     if (origin := known.decisions.origins.get(found.id)) is not None:
         print_line(_describe_origin(origin))
+
+
+def _describe_state(known: ProjectNotes, note: RecalledNote) -> str:
+    state = known.get_state(note)
+    return f"{state}, shared" if known.is_told_elsewhere(note) else state
 
 
 def _shorten_note(note: RecalledNote) -> str:
@@ -183,11 +196,12 @@ def edit_note(
 
 @group.command("share")
 def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> None:
-    """Use a note in all your projects. Retire it in a project to remove it there.
+    """Use a note in all your projects. Retire it in another one to remove it there.
 
     \b
     Examples:
       rekindle warm notes share 5f2c91aa
+      rekindle warm notes unshare 5f2c91aa
     """
     from rekindle.learning.notes import decisions
 
@@ -196,6 +210,23 @@ def share_with_all(note: _NoteArgument, project: NotesProjectOption = None) -> N
         found = known.find(note)
         decisions.share_with_projects(store, known, found, time.time())
     print_line(f"Shared: {_shorten_note(found)}")
+
+
+@group.command("unshare")
+def stop_sharing(note: _NoteArgument, project: NotesProjectOption = None) -> None:
+    """Stop using a shared note in other projects. Its own project keeps it.
+
+    \b
+    Examples:
+      rekindle warm notes unshare 5f2c91aa
+    """
+    from rekindle.learning.notes import decisions
+
+    with open_for_writing(may_create=True) as store:
+        known = load_notes(store, project)
+        found = known.find(note)
+        decisions.stop_sharing(store, known, found)
+    print_line(f"No longer shared: {_shorten_note(found)}")
 
 
 @group.command("accept")
@@ -236,7 +267,7 @@ def pin_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
 def retire_note(note: _NoteArgument, project: NotesProjectOption = None) -> None:
     """Retire a note. Notes that you added or that an agent proposed are deleted.
 
-    A note that a model proposed is not proposed again.
+    A note that this project shares ends everywhere. One that a model proposed is not proposed again.
 
     \b
     Examples:

@@ -69,6 +69,15 @@ class NoteOrigin(msgspec.Struct, frozen=True):
     sessions: tuple[str, ...] = ()  # in which users said so
 
 
+class ShareOrigin(msgspec.Struct, frozen=True):
+    """Where a shared note comes from: the project, and the note there with its kind and evidence."""
+
+    project: str
+    shared: str  # the id of the note there
+    kind: str
+    sessions: int = 0
+
+
 class NoteDecisions(NamedTuple):
     """What people decided about the notes of a project."""
 
@@ -78,6 +87,7 @@ class NoteDecisions(NamedTuple):
     waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent or model: not told until accepted
     shared: tuple[RecalledNote, ...] = ()  # of other projects, told in all
     reworded: Mapping[str, RecalledNote] = {}  # what is told in place of notes, by their ids
+    told_elsewhere: frozenset[str] = frozenset()  # ids of notes that are shared with all projects
     origins: Mapping[str, NoteOrigin] = {}  # of what models proposed, also of retired notes, by id
 
     def reword(self, note: RecalledNote) -> RecalledNote:

@@ -107,10 +107,12 @@ def recall_start(
     Those are `known` by their ids. `branch` is that of its folder, see `hash_branch`. Files that are
     not present are not told.
     """
-    written = (*decisions.added, *decisions.shared)
-    added = [note for note in written if note.id not in known | decisions.retired]
+    hidden = known | decisions.retired
+    shared = [note for note in decisions.shared if note.id not in hidden]
+    added = [note for note in decisions.added if note.id not in hidden]
     learned = choose_start_notes(playbook, request, decisions, known, branch, is_present)
-    return render_start(playbook, [*added, *map(decisions.reword, learned)])
+    notes = [*shared, *added, *map(decisions.reword, learned)]
+    return render_start(playbook, notes, {note.id for note in shared})
 
 
 def choose_start_notes(
@@ -336,14 +338,21 @@ def _choose_items(
     return likely[: limits.most]
 
 
-def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
-    """Render what is told at the start: as many of the notes as there is room for."""
+def render_start(
+    playbook: Playbook, notes: Sequence[RecalledNote], shared: AbstractSet[str] = frozenset()
+) -> Recall:
+    """Render what is told at the start: as many of the notes as there is room for.
+
+    `shared` are the ids of those that come from other projects.
+    """
     if not notes:
         return Recall()
-    lines = [f"From {count_sessions(len(playbook.sessions))} in this project before:"]
+    before = len(playbook.sessions)
+    lines = [f"From {count_sessions(before)} in this project before:"] if before else []
     kept: list[RecalledNote] = []
-    tokens = estimate_text_tokens(lines[0])
+    tokens = estimate_text_tokens("\n".join(lines))
     headings = {
+        "shared": "Shared from other projects:",
         "wish": "What people asked for:",
         "command": "Commands that worked here:",
         "example": "What was asked, and what was done:",
@@ -353,7 +362,7 @@ def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
         "place": "Files such sessions used:",
     }
     for note in notes:
-        heading = headings.pop(note.kind, None)
+        heading = headings.pop("shared" if note.id in shared else note.kind, None)
         added = [heading, f"- {note.text}"] if heading else [f"- {note.text}"]
         cost = sum(estimate_text_tokens(line) + 1 for line in added)
         if tokens + cost > MAX_START_TOKENS:

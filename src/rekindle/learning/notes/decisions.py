@@ -15,7 +15,7 @@ from rekindle.knowledge.notes.note import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
-from .playbooks import encode_origin, load_decisions, load_playbook, share_note
+from .playbooks import encode_origin, load_decisions, load_playbook, share_note, unshare_note
 from .typed_text import TypedText, clean_typed_text
 
 _WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
@@ -51,6 +51,10 @@ class ProjectNotes(NamedTuple):
         if len(found) > 1:
             raise AmbiguousName(f"{id!r:.40} is ambiguous: {', '.join([*found][:5])}")
         return found[id] if id in found else next(iter(found.values()))
+
+    def is_told_elsewhere(self, note: RecalledNote) -> bool:
+        """Return whether this project shares a note with all others."""
+        return note.id in self.decisions.told_elsewhere
 
     def may_share(self, note: RecalledNote) -> bool:
         """Return whether a note can be told in other projects, because it is told in this one."""
@@ -89,10 +93,16 @@ def _add_words(store: Store, project: str, words: TypedText, now: float) -> Writ
 def edit_note(
     store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float
 ) -> WrittenNote:
-    """Replace a note by one in a person's own words; a learned one is retired."""
+    """Replace a note by one in a person's own words, also where it is shared.
+
+    A learned one is retired.
+    """
     words = clean_typed_text(text)
     retire_note(store, known, note, now)
-    return _add_words(store, known.project, words, now)
+    written = _add_words(store, known.project, words, now)
+    if known.is_told_elsewhere(note):
+        share_note(store, known.project, written.note, now)
+    return written
 
 
 def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
@@ -102,10 +112,13 @@ def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) 
 
 
 def retire_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
-    """Never tell a note again; one that was written for this project is deleted.
+    """Never tell a note again, in no project if this one shares it.
 
-    One that a model proposed is kept out of sight, so that it is not proposed again.
+    One that was written for this project is deleted; one that a model proposed is kept out of sight, so
+    that it is not proposed again.
     """
+    if known.is_told_elsewhere(note):
+        unshare_note(store, known.project, note)
     if known.get_state(note) not in _WRITTEN_STATES:
         _save_decision(store, known.project, NoteDecision(note.id, "retired", None, now))
     elif note.id in known.decisions.origins:
@@ -138,6 +151,13 @@ def share_with_projects(store: Store, known: ProjectNotes, note: RecalledNote, n
     if not known.may_share(note):
         raise InvalidInput(f"note {note.id}: expected a note that is recalled in this project")
     share_note(store, known.project, note, now)
+
+
+def stop_sharing(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
+    """Tell a shared note in no other project any more."""
+    if not (known.is_told_elsewhere(note) or note in known.decisions.shared):
+        raise InvalidInput(f"note {note.id}: expected a note that is shared")
+    unshare_note(store, known.project, note)
 
 
 def _save_decision(store: Store, project: str, decision: NoteDecision) -> None:

@@ -13,6 +13,7 @@ from rekindle.knowledge.notes.note import (
     NoteDecisions,
     NoteOrigin,
     RecalledNote,
+    ShareOrigin,
     create_note,
     list_notes,
     make_note_id,
@@ -37,6 +38,7 @@ QUARANTINED = "quarantined"  # the state of a note that an agent proposed
 MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
 _decode_origin = msgspec.json.Decoder(NoteOrigin).decode
+_decode_share = msgspec.json.Decoder(ShareOrigin).decode
 _decode_playbook = lru_cache(maxsize=4)(msgspec.msgpack.Decoder(Playbook).decode)
 
 
@@ -56,6 +58,7 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
     found = store.observations.load_decisions(project)
     origins = {one.note: origin for one in found if (origin := _read_origin(one))}
     added = [*_iter_own_notes(found, "added")]
+    shares = [(one, _read_share(one)) for one in store.observations.load_decisions(SHARED)]
     rewords = {note.id: origins[note.id].note for note in added if note.id in origins}
     return NoteDecisions(
         pinned=frozenset(one.note for one in found if one.state == "pinned"),
@@ -63,10 +66,9 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
         added=tuple(note for note in added if not rewords.get(note.id)),
         waiting=tuple(_iter_own_notes(found, QUARANTINED)),
         shared=tuple(
-            note
-            for note in _iter_own_notes(store.observations.load_decisions(SHARED), "added")
-            if not note.text.endswith(_format_origin(project))
+            _build_shared_note(one, share) for one, share in shares if share.project != project
         ),
+        told_elsewhere=frozenset(share.shared for _, share in shares if share.project == project),
         reworded={rewords[note.id]: note for note in added if rewords.get(note.id)},
         origins=origins,
     )
@@ -78,11 +80,36 @@ def _read_origin(decision: NoteDecision) -> NoteOrigin | None:
     return None
 
 
+def _read_share(decision: NoteDecision) -> ShareOrigin:
+    with suppress(msgspec.MsgspecError):
+        if decision.origin is not None:
+            return _decode_share(decision.origin)
+    return ShareOrigin("", decision.note, "wish")
+
+
+def _build_shared_note(decision: NoteDecision, share: ShareOrigin) -> RecalledNote:
+    day = datetime.fromtimestamp(decision.time, UTC).date().isoformat()
+    text = decision.text or ""
+    return RecalledNote(decision.note, share.kind, text, sessions=share.sessions, last=day)
+
+
 def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
     """Let sessions of all other projects be told a note, with the project that it comes from."""
     text = redact_note_text(note.text).text + _format_origin(project)
-    decision = NoteDecision(create_note(text, "").id, "added", text, now)
+    share = ShareOrigin(project, note.id, note.kind, note.sessions)
+    origin = msgspec.json.encode(share).decode()
+    decision = NoteDecision(_make_share_id(project, note.id), "added", text, now, origin)
     store.observations.save_decision(SHARED, decision)
+
+
+def unshare_note(store: Store, project: str, note: RecalledNote) -> None:
+    """Tell a note of this project, or one that another project shared, in no other project."""
+    for id in (_make_share_id(project, note.id), note.id):
+        store.observations.delete_decision(SHARED, id)
+
+
+def _make_share_id(project: str, note: str) -> str:
+    return make_note_id("shared", project, note)
 
 
 def _format_origin(project: str) -> str:
