@@ -173,7 +173,48 @@ def test_a_replay_compares_with_the_naive_list_and_the_limit(
     assert stored.stat().st_mode & 0o777 == 0o600
     found = {one["name"]: one for one in rekindle.json("warm", "replay")}
     assert [one["sessions"] for one in found.values()] == [3, 3, 3]
-    assert found["notes"]["rates"]["commands_told"]["rate"] == 1.0
+    assert found["notes"]["rates"]["commands_told"] == {
+        "hits": 3, "of": 3, "sessions": 3, "rate": 1.0, "low": None, "high": None
+    }  # fmt: skip
+    assert "of the commands it used: told" in shown
+    assert "tokens per start" in shown
+    assert "limit: all that was known before" in shown
+    assert "    asked: fix the cart\n" in shown
+
+
+def test_the_table_of_a_replay_fits_a_terminal(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(40):
+        write_session(agent, f"a{number:02}", ("make check", "ok", True))
+    rekindle("import", agent)
+
+    def read_table(columns: str) -> list[str]:
+        shown = rekindle.terminal("warm", "replay", COLUMNS=columns, PAGER="cat", NO_COLOR="1")
+        lines = shown[shown.index("naive list") :].splitlines()
+        return lines[: lines.index("")]
+
+    wide, medium, narrow = (read_table(columns) for columns in ("160", "80", "55"))
+    assert any("% to " in line for line in wide)
+    assert not any("% to " in line for line in medium)
+    assert medium[0].split() == ["naive", "list", "limit"]
+    assert narrow[0].split() == ["naive", "list"]
+    assert max(map(len, medium)) <= 80
+    assert max(map(len, narrow)) <= 55
+
+
+def test_templates_are_shown_on_a_narrow_terminal_without_broken_words(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    rekindle("warm", "build", "--name", "The work of everybody", "--min-messages", "2")
+    for words in (
+        ("warm", "list"),
+        ("warm", "show", "the-work-of-everybody"),
+        ("warm", "show", "shop"),
+    ):
+        lines = rekindle.terminal(*words, COLUMNS="60", PAGER="cat", NO_COLOR="1").splitlines()
+        assert max(map(len, lines)) <= 60, lines
 
 
 def test_a_replay_is_a_page_without_scripts_or_foreign_markup(
