@@ -15,11 +15,11 @@ from rekindle.knowledge.wishes.records import Wish
 from .command_forms import is_everyday
 from .harmless import is_constant
 from .programs import (
-    asks_about_program,
     get_program,
     is_check,
     is_known_program,
     is_own_program,
+    is_version_question,
     is_worth_telling,
 )
 from .records import (
@@ -320,7 +320,7 @@ def _collect_fixes(
         for fix in one.fixes:
             if not is_trusted(fix.fixed_text, fix.key) or not is_worth_telling(fix.fixed_text):
                 continue
-            if asks_about_program(fix.failed_text):
+            if is_version_question(fix.failed_text):
                 continue
             if not all(is_trusted(step, step) and is_worth_telling(step) for step in fix.steps):
                 continue

@@ -15,7 +15,7 @@ from rekindle.knowledge.notes.note import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
-from .playbooks import encode_origin, load_decisions, load_playbook, share_note, unshare_note
+from .playbooks import delete_share, encode_origin, load_decisions, load_playbook, share_note
 from .typed_text import TypedText, clean_typed_text
 
 _WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
@@ -118,7 +118,7 @@ def retire_note(store: Store, known: ProjectNotes, note: RecalledNote, now: floa
     that it is not proposed again.
     """
     if known.is_told_elsewhere(note):
-        unshare_note(store, known.project, note)
+        delete_share(store, known.project, note)
     if known.get_state(note) not in _WRITTEN_STATES:
         _save_decision(store, known.project, NoteDecision(note.id, "retired", None, now))
     elif note.id in known.decisions.origins:
@@ -157,7 +157,7 @@ def stop_sharing(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
     """Tell a shared note in no other project any more."""
     if not (known.is_told_elsewhere(note) or note in known.decisions.shared):
         raise InvalidInput(f"note {note.id}: expected a note that is shared")
-    unshare_note(store, known.project, note)
+    delete_share(store, known.project, note)
 
 
 def _save_decision(store: Store, project: str, decision: NoteDecision) -> None:

@@ -102,7 +102,7 @@ def share_note(store: Store, project: str, note: RecalledNote, now: float) -> No
     store.observations.save_decision(SHARED, decision)
 
 
-def unshare_note(store: Store, project: str, note: RecalledNote) -> None:
+def delete_share(store: Store, project: str, note: RecalledNote) -> None:
     """Tell a note of this project, or one that another project shared, in no other project."""
     for id in (_make_share_id(project, note.id), note.id):
         store.observations.delete_decision(SHARED, id)
