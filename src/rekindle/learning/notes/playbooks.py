@@ -58,7 +58,7 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
     found = store.observations.load_decisions(project)
     origins = {one.note: origin for one in found if (origin := _read_origin(one))}
     added = [*_iter_own_notes(found, "added")]
-    shares = [(one, _read_share(one)) for one in store.observations.load_decisions(SHARED)]
+    shares = [(one, _read_share(one, project)) for one in store.observations.load_decisions(SHARED)]
     rewords = {note.id: origins[note.id].note for note in added if note.id in origins}
     return NoteDecisions(
         pinned=frozenset(one.note for one in found if one.state == "pinned"),
@@ -80,11 +80,14 @@ def _read_origin(decision: NoteDecision) -> NoteOrigin | None:
     return None
 
 
-def _read_share(decision: NoteDecision) -> ShareOrigin:
+def _read_share(decision: NoteDecision, project: str) -> ShareOrigin:
+    """Return where a shared note comes from, this project or another one."""
     with suppress(msgspec.MsgspecError):
         if decision.origin is not None:
             return _decode_share(decision.origin)
-    return ShareOrigin("", decision.note, "wish")
+    # Shared before origins were kept: only its text says from where.
+    is_own = (decision.text or "").endswith(_format_origin(project))
+    return ShareOrigin(project if is_own else "", decision.note, "wish")
 
 
 def _build_shared_note(decision: NoteDecision, share: ShareOrigin) -> RecalledNote:
