@@ -168,6 +168,11 @@ def test_nothing_is_sent_but_structure_and_redacted_words_of_users(rekindle: Rek
     assert f"to model scripted at {model.url}." in said
 
 
+def test_a_dry_run_needs_no_model(rekindle: Rekindle) -> None:
+    shown = rekindle("warm", "distill", *HERE, "--dry-run")
+    assert "to a model (none is set):" in shown
+
+
 def test_a_dry_run_shows_what_would_be_sent_and_sends_nothing(rekindle: Rekindle) -> None:
     with serve({}) as model:
         shown = rekindle("warm", "distill", *HERE, "--dry-run", **use(model))

@@ -49,6 +49,23 @@ def test_the_change_is_shown_as_a_diff_and_nothing_is_done_in_a_dry_run(
     assert not (rekindle.home / ".claude.json").exists()
 
 
+def test_people_are_told_that_some_sessions_start_without_notes(
+    rekindle: Rekindle, settings: Path
+) -> None:
+    line = (
+        "1 in 10 sessions starts without notes, to measure whether they help;"
+        " `warm.control_share = 0` turns it off.\n"
+    )
+    assert line in rekindle("install", "claude-code", "--yes")
+    off = rekindle.home / "rekindle" / "config.toml"
+    doctor = rekindle.run("doctor", code=0).stdout.decode()
+    assert line in doctor
+    off.write_text("[warm]\ncontrol_share = 0\n")
+    assert "without notes" not in rekindle("doctor")
+    off.write_text("[warm]\ncontrol_share = 0.3\n")
+    assert "30% of the sessions start without notes" in rekindle("doctor")
+
+
 def test_in_a_pipe_nothing_is_changed_without_yes(rekindle: Rekindle, settings: Path) -> None:
     for verb in ("install", "uninstall"):
         if verb == "uninstall":

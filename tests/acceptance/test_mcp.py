@@ -186,6 +186,7 @@ def test_notes_are_recalled_and_proposed_ones_wait_for_a_person(
             assert "`make check`" in await caller.read(f"rekindle://playbook/folder:{shop}")
             saved = await caller.call("add_note", text=f"Ask Bob.\nHis key is {KEY}")
             assert "quarantined" in saved.text
+            assert "1 secret was replaced." in saved.text
             again = await caller.call("add_note", text=f"Ask Bob. His key is {KEY}")
             assert "Not saved" in again.text
             assert "Bob" not in (await caller.call("recall_notes", request="go on")).text

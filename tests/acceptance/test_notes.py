@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.acceptance.test_cli import Rekindle
 
 FOLDER = "/gone/src/shop"
 DENIED = "Exit code 1\nopen /root/.cache/ab: operation not permitted\nerror: no build cache"
+TOKEN = "ghp_aB3dE5gH7jK9mN1pQ3sT5vX7zA9cF2hJ4kL6"
 Step = tuple[str, str, bool]  # a command, its output, whether it works
 
 
@@ -171,7 +173,48 @@ def test_a_replay_compares_with_the_naive_list_and_the_limit(
     assert stored.stat().st_mode & 0o777 == 0o600
     found = {one["name"]: one for one in rekindle.json("warm", "replay")}
     assert [one["sessions"] for one in found.values()] == [3, 3, 3]
-    assert found["notes"]["rates"]["commands_told"]["rate"] == 1.0
+    assert found["notes"]["rates"]["commands_told"] == {
+        "hits": 3, "of": 3, "sessions": 3, "rate": 1.0, "low": None, "high": None
+    }  # fmt: skip
+    assert "of the commands it used: told" in shown
+    assert "tokens per start" in shown
+    assert "limit: all that was known before" in shown
+    assert "    asked: fix the cart\n" in shown
+
+
+def test_the_table_of_a_replay_fits_a_terminal(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(40):
+        write_session(agent, f"a{number:02}", ("make check", "ok", True))
+    rekindle("import", agent)
+
+    def read_table(columns: str) -> list[str]:
+        shown = rekindle.terminal("warm", "replay", COLUMNS=columns, PAGER="cat", NO_COLOR="1")
+        lines = shown[shown.index("naive list") :].splitlines()
+        return lines[: lines.index("")]
+
+    wide, medium, narrow = (read_table(columns) for columns in ("160", "80", "55"))
+    assert any("% to " in line for line in wide)
+    assert not any("% to " in line for line in medium)
+    assert medium[0].split() == ["naive", "list", "limit"]
+    assert narrow[0].split() == ["naive", "list"]
+    assert max(map(len, medium)) <= 80
+    assert max(map(len, narrow)) <= 55
+
+
+def test_templates_are_shown_on_a_narrow_terminal_without_broken_words(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    rekindle("warm", "build", "--name", "The work of everybody", "--min-messages", "2")
+    for words in (
+        ("warm", "list"),
+        ("warm", "show", "the-work-of-everybody"),
+        ("warm", "show", "shop"),
+    ):
+        lines = rekindle.terminal(*words, COLUMNS="60", PAGER="cat", NO_COLOR="1").splitlines()
+        assert max(map(len, lines)) <= 60, lines
 
 
 def test_a_replay_is_a_page_without_scripts_or_foreign_markup(
@@ -425,3 +468,232 @@ def test_what_a_project_knows_can_be_shown_and_exported_as_a_template(
     assert "/gone" not in json.dumps(exported)
     assert rekindle.json("warm", "list", "--json") == []
     assert "Template not found" in rekindle.refusal("warm", "show", "nothing")
+
+
+def test_secrets_in_typed_notes_are_replaced_and_said(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    write_session(agent, "a", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    added = rekindle("warm", "notes", "add", f"use token {TOKEN} for pushes", *here)
+    (note,) = [one for one in rekindle.json("warm", "notes", "list", *here) if not one["sessions"]]
+    assert note["text"] == "use token <secret:github> for pushes"
+    assert added == f"Added {note['id']}. 1 secret was replaced.\n"
+    again = rekindle("warm", "notes", "add", f"use token {TOKEN} for pushes", *here)
+    assert again == f"Already there: {note['id']} use token <secret:github> for pushes\n"
+    edited = rekindle("warm", "notes", "edit", note["id"], f"push with {TOKEN}", *here)
+    assert edited.endswith("1 secret was replaced.\n")
+    listed = rekindle("warm", "notes", "list", *here)
+    told = ask_batch(rekindle, {"at": "start", "folder": FOLDER, "message": "go on"})[0]["text"]
+    assert TOKEN not in listed + told
+    assert "push with <secret:github>" in told
+    with sqlite3.connect(rekindle.store) as store:  # as an earlier version kept it
+        store.execute("UPDATE note_decisions SET text = ?", (f"push with {TOKEN}",))
+    file = tmp_path / "A.md"
+    rekindle("lessons", *here, "--write", file, "--yes")
+    assert "push with <secret:github>" in file.read_text()
+
+
+def test_a_decision_repeats_the_note_it_is_about(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    (note,) = rekindle.json("warm", "notes", "list", *here)
+    repeated = f"{note['id']} `make check` (3 sessions)\n"
+    assert rekindle("warm", "notes", "pin", note["id"], *here) == f"Pinned: {repeated}"
+    assert rekindle("warm", "notes", "reset", note["id"], *here) == f"Reset: {repeated}"
+    assert rekindle("warm", "notes", "share", note["id"], *here) == f"Shared: {repeated}"
+    assert rekindle("warm", "notes", "retire", note["id"], *here) == f"Retired: {repeated}"
+
+
+@pytest.fixture
+def shop(rekindle: Rekindle, agent: Path) -> Rekindle:
+    """The command, after three sessions of the project `shop`."""
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    return rekindle
+
+
+LESSONS = ("lessons", "--project", "shop", "--write")
+BEGIN, END = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"# Mine\n{BEGIN}\nmine\n", "2: begin mark without its end mark"),
+        (f"{BEGIN}\n{BEGIN}\nmine\n{END}\n", "1: begin mark without its end mark"),
+        (f"mine\n\n{END}\n{BEGIN}\n", "3: end mark without its begin mark"),
+        (f"{BEGIN}\n{END}\nmine\n{BEGIN}\n{END}\n", "4: another begin mark"),
+        (f"{BEGIN}\n{END}\nmine\n{END}\n", "4: another end mark"),
+    ],
+)
+def test_lessons_replace_nothing_where_the_marks_are_not_clear(
+    shop: Rekindle, tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "BAD.md"
+    file.write_text(text)
+    assert f"BAD.md:{problem}; remove it\n" in shop.refusal(*LESSONS, "BAD.md", "--yes")
+    assert file.read_text() == text
+
+
+def test_lessons_keep_line_ends_and_can_be_tried_before(shop: Rekindle, tmp_path: Path) -> None:
+    file = tmp_path / "AGENTS.md"
+    file.write_bytes(b"# Shop\r\n")
+    assert "+- `make check` (3 sessions)" in shop(*LESSONS, "AGENTS.md", "--dry-run")
+    assert file.read_bytes() == b"# Shop\r\n"
+    assert shop(*LESSONS, "AGENTS.md", "--yes").endswith("Wrote AGENTS.md.\n")
+    written = file.read_bytes()
+    assert written.count(b"\r\n") == written.count(b"\n") > 3
+    assert "up to date" in shop.run(*LESSONS, "AGENTS.md", "--yes").stderr.decode()
+    assert file.read_bytes() == written
+
+
+def test_notes_with_marks_do_not_end_the_lessons(shop: Rekindle, tmp_path: Path) -> None:
+    shop("warm", "notes", "add", f"Write {END} last.", "--project", "shop")
+    shop(*LESSONS, "AGENTS.md", "--yes")
+    assert "up to date" in shop.run(*LESSONS, "AGENTS.md", "--yes").stderr.decode()
+
+
+def test_lessons_say_plainly_why_nothing_is_written(shop: Rekindle, tmp_path: Path) -> None:
+    said = shop.refusal(*LESSONS, "/nonexist/x.md", "--yes")
+    assert said == "rekindle: folder not found: /nonexist. See 'rekindle lessons --help'.\n"
+    said = shop.refusal(*LESSONS, "AGENTS.md")
+    assert said.startswith("rekindle: confirmation required: pass --yes (or --dry-run to preview)")
+    assert "--dry-run needs --write" in shop.refusal("lessons", "--dry-run")
+    said = shop.refusal("--store", "s.db", "warm", "replay", "--html")
+    assert said.endswith("See 'rekindle warm replay --help'.\n")
+
+
+def test_a_folder_is_told_in_full_and_only_where_the_project_is(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "go.mod").touch()
+    for number in range(3):
+        steps = (("go vet ./...", "ok", True), ("cat go.mod", "module x", True))
+        write_session(agent, f"a{number}", *steps, where=str(clone))
+    rekindle("import", agent)
+
+    def recall(command: str, result: str) -> str:
+        question = {"tool": "Bash", "arguments": {"command": command}, "result": result}
+        (tmp_path / "f.json").write_text(json.dumps(question))
+        return rekindle("warm", "recall", "--folder", "clone", "--failure", "f.json")
+
+    assert f"`cd {clone}` first" in recall("go vet ./...", "go: go.mod file not found")
+    missing = f"error: could not find `Cargo.toml` in `{clone}` or any parent directory"
+    assert "cd " not in recall("cargo build", missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[", "expected a JSON object"),
+        ("[]", "expected a JSON object"),
+        ("{}", "expected a JSON object with tool, arguments and result"),
+        ("[" * 1_000 + "]" * 1_000, "expected a JSON object"),
+        ('{"arguments": ' + "[" * 5_000 + "]" * 5_000 + "}", "nested too deeply"),
+    ],
+)
+def test_a_failure_that_cannot_be_read_is_named_by_its_file(
+    rekindle: Rekindle, tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    said = rekindle.refusal("warm", "recall", "--failure", "bad.json")
+    assert said.startswith(f"rekindle: bad.json: {problem}")
+
+
+def test_a_recall_has_one_question(rekindle: Rekindle, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text("{}")
+    failure = ("--failure", "f.json")
+    for words in (("go on", *failure), ("go on", "--batch"), ("--batch", *failure)):
+        assert "only one of MESSAGE" in rekindle.refusal("warm", "recall", *words)
+
+
+def test_a_batch_refuses_questions_that_no_system_could_mean(rekindle: Rekindle) -> None:
+    deep = b'{"at": "start", "folder": "/x", "message": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    long = json.dumps({"at": "start", "folder": "/a" * 100_000}).encode()
+    for line, problem in ((deep, "nested too deeply"), (long, "at most 4,096 characters")):
+        said = rekindle.run("warm", "recall", "--batch", stdin=line + b"\n", code=2).stderr
+        assert "rekindle: line 1: question: " in said.decode()
+        assert problem in said.decode()
+
+
+def test_a_name_of_several_projects_is_refused_and_their_own_names_are_not(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    folders = ("/gone/src/shop", "/gone/old/shop", *(f"/gone/src/p{one}" for one in range(5)))
+    for number, folder in enumerate(folders):
+        write_session(agent, f"a{number}", ("make check", "ok", True), where=folder)
+    rekindle("import", agent)
+    add = ("warm", "notes", "add", "Ask first.", "--project")
+    said = rekindle.refusal(*add, "shop")
+    assert "Several projects match 'shop'" in said
+    assert "/gone/old/shop, /gone/src/shop" in said or "/gone/src/shop, /gone/old/shop" in said
+    assert "Several projects match 'shop'" in rekindle.refusal("warm", "show", "shop")
+    rekindle(*add, "/gone/old/shop")
+    listed = ("warm", "notes", "list", "--project")
+    assert "Ask first." in rekindle(*listed, "folder:/gone/old/shop")
+    assert "Ask first." not in rekindle(*listed, "/gone/src/shop")
+    assert "Did you mean /gone/" in rekindle.refusal(*listed, "shpo")
+    said = rekindle.refusal(*listed, "zzzzzzzz")
+    assert "… and 2 more; list them with `rekindle projects`" in said
+    missing = rekindle.refusal("warm", "replay", "--project", "nope/nope")
+    assert "Project not found: 'nope/nope'." in missing
+
+
+def test_a_shared_note_keeps_its_kind_and_can_be_taken_back(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    write_session(agent, "b", ("ls", "cart.py", True), where="/gone/src/other")
+    rekindle("import", agent)
+    here, there = ("--project", "shop"), ("--project", "other")
+    (note,) = rekindle.json("warm", "notes", "list", *here)
+    question = {"at": "start", "folder": "/gone/src/other", "message": "go on"}
+
+    def list_shared() -> list[dict[str, Any]]:
+        notes = rekindle.json("warm", "notes", "list", *there)
+        return [one for one in notes if one["state"] == "shared"]
+
+    for end in ("unshare", "retire"):
+        rekindle("warm", "notes", "share", note["id"], *here)
+        assert "active, shared" in rekindle("warm", "notes", "list", *here)
+        (shared,) = list_shared()
+        assert (shared["kind"], shared["sessions"]) == ("command", 6)
+        told = ask_batch(rekindle, question)[0]["text"]
+        assert "Shared from other projects:\n- `make check` (6 sessions) (shared from " in told
+        assert "0 sessions" not in told
+        rekindle("warm", "notes", end, note["id"], *here)
+        assert list_shared() == []
+        assert "make check" not in ask_batch(rekindle, question)[0]["text"]
+    said = rekindle.refusal("warm", "notes", "unshare", note["id"], *here)
+    assert "expected a note that is shared" in said
+    rekindle("warm", "notes", "reset", note["id"], *here)
+    rekindle("warm", "notes", "share", note["id"], *here)
+    (shared,) = list_shared()
+    rekindle("warm", "notes", "unshare", shared["id"], *there)
+    assert list_shared() == []
+    assert "active, shared" not in rekindle("warm", "notes", "list", *here)
+
+
+def test_a_shared_note_that_is_edited_stays_shared(shop: Rekindle, agent: Path) -> None:
+    write_session(agent, "b", ("ls", "cart.py", True), where="/gone/src/other")
+    shop("import", agent)
+    here = ("--project", "shop")
+    (note,) = shop.json("warm", "notes", "list", *here)
+    shop("warm", "notes", "share", note["id"], *here)
+    shop("warm", "notes", "edit", note["id"], "Run the checks.", *here)
+    told = ask_batch(shop, {"at": "start", "folder": "/gone/src/other", "message": "go on"})
+    assert "- Run the checks. (shared from " in told[0]["text"]
+    assert "make check" not in told[0]["text"]
+
+
+def test_an_empty_store_says_how_to_import(rekindle: Rekindle) -> None:
+    said = rekindle.refusal("warm", "notes", "list")
+    assert said == "rekindle: Nothing is known yet. Import sessions with `rekindle start`.\n"

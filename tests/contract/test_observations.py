@@ -31,6 +31,7 @@ from rekindle.learning.notes.replay import replay_projects
 from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
 from rekindle.parallel.tasks import Prepare, make_task, read_result, run_task
+from rekindle.store.learning.observations import NoteDecision
 
 FOLDER = "/gone/work/app"
 DENIED = "cache: operation not permitted\nerror: build failed"
@@ -385,3 +386,13 @@ def test_only_so_many_proposed_notes_wait(store: Store) -> None:
         assert propose_note(store, "p", f"Note {number}.", 1.0) is not None
     assert propose_note(store, "p", "One more.", 2.0) is None
     assert propose_note(store, "q", "Elsewhere.", 2.0) is not None
+
+
+def test_a_note_that_was_shared_without_its_origin_is_told_in_other_projects_only(
+    store: Store,
+) -> None:
+    text = "Ask first. (shared from me/shop)"
+    store.observations.save_decision("*", NoteDecision("ab", "added", text, 1.0))
+    (told,) = load_decisions(store, "github.com/me/other").shared
+    assert (told.kind, told.text) == ("wish", text)
+    assert load_decisions(store, "github.com/me/shop").shared == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -38,7 +38,7 @@ from .sessions import (
 from .tenants import group as tenants_group
 from .terminal.pager import disable_pager
 from .terminal.text import escape_control_chars, escape_unencodable_output
-from .warm import distill, experiment, notes, playbook, preview, replay
+from .warm import distill, experiment, lessons, notes, playbook, preview, replay
 from .warm import share as template_share
 from .warm.templates import group as warm_group
 from .web.serve import group as web_group
@@ -125,7 +125,7 @@ _COMMANDS: Mapping[str, Callable[..., Any]] = {
     "share": share.share_session,
     "chat": chat.start_chat,
     "resume": resume.resume_session,
-    "lessons": playbook.show_lessons,
+    "lessons": lessons.show_lessons,
     "run": processes.start_process,
     "ps": processes.ps,
     "logs": processes.logs,
@@ -225,17 +225,17 @@ def run_command_line(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except BaseException as error:  # noqa: BLE001 -- raised again if unknown
-        return report_failure(error)
+        return report_failure(error, arguments)
 
 
-def report_failure(problem: BaseException) -> int:
+def report_failure(problem: BaseException, arguments: Sequence[str] = ()) -> int:
     """Report the error of a command on one line, and return its exit code."""
     try:
         raise problem
     except typer.Exit as end:
         return end.exit_code
     except _UsageError as error:
-        return _report_usage_error(error)
+        return _report_usage_error(error, arguments)
     except (InvalidInput, NotFound) as error:
         return _report_error(_add_hint(str(error)), USAGE)
     except RekindleError as error:
@@ -278,10 +278,25 @@ def _move_global_options_first(arguments: list[str]) -> list[str]:
     return front + rest
 
 
-def _report_usage_error(problem: Exception) -> int:
+def _find_command_path(arguments: Sequence[str]) -> str:
+    """Return the names of the command that a command line begins with."""
+    tree, path, words = build_command_tree(), ["rekindle"], iter(arguments)
+    for word in words:
+        found = getattr(tree, "commands", {}).get(word)
+        if found is not None:
+            tree = found
+            path.append(word)
+        elif word == "--store":
+            next(words, None)
+        elif not word.startswith("-"):
+            break
+    return " ".join(path)
+
+
+def _report_usage_error(problem: Exception, arguments: Sequence[str]) -> int:
     context: Any = getattr(problem, "ctx", None)
-    path: str = context.command_path if context else "rekindle"
-    message = str(cast("Any", problem).format_message())
+    path: str = context.command_path if context else _find_command_path(arguments)
+    message = str(cast("Any", problem).format_message()).removeprefix("Invalid value: ")
     for name in _NUMBER_TYPES:
         message = message.replace(f"is not a valid {name}.", "is not a number.")
     if type(problem).__name__ == "NoArgsIsHelpError":

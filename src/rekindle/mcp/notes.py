@@ -10,6 +10,7 @@ from rekindle.errors import InvalidInput
 from rekindle.knowledge.skill import render_sections
 from rekindle.learning.notes.playbooks import MAX_WAITING_NOTES, load_told_notes, propose_note
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.typed_text import clean_typed_text
 from rekindle.projects import shorten_project
 from rekindle.types import JSON
 
@@ -37,17 +38,18 @@ def recall_notes(library: Library, arguments: Mapping[str, JSON]) -> str:
 def add_note(library: Library, arguments: Mapping[str, JSON]) -> str:
     """Save a note; no session is told before a person has accepted it."""
     project = library.require_project(arguments.get("folder", library.folder))
-    text = library.quoter.clean(arguments["text"])
-    note = propose_note(library.store, project, text, time.time())
+    words = clean_typed_text(arguments["text"])
+    note = propose_note(library.store, project, library.quoter.clean(words.text), time.time())
     if note is None:
         return (
             "Not saved: there is a note with this text already, or"
             f" {MAX_WAITING_NOTES} notes are waiting for the user."
         )
-    return (
+    saved = (
         f"Saved as note {note.id}. It is quarantined: no session is told before the user runs"
         f" `rekindle warm notes accept {note.id}`."
     )
+    return f"{saved} {words.describe_redactions()}".rstrip()
 
 
 def quote_playbook(library: Library, project: str) -> str:

@@ -10,7 +10,11 @@ import pytest
 from rekindle.redaction.redactor import Redactor
 from rekindle.transcripts.export import html
 from rekindle.transcripts.export.calls import ResultLimit
-from rekindle.transcripts.export.common import find_rejection_words, pair_distant_results
+from rekindle.transcripts.export.common import (
+    describe_removed,
+    find_rejection_words,
+    pair_distant_results,
+)
 from rekindle.transcripts.export.edits import find_edits
 from rekindle.transcripts.export.index import parse_summary, read_summaries, render_index
 from rekindle.transcripts.export.prompts import read_prompt
@@ -276,3 +280,7 @@ def test_the_index_lists_shared_pages_and_trusts_none_of_them(tmp_path: Path) ->
     }
     assert "1 of these pages are not redacted" in text
     assert parse_summary("x", '<meta name="rekindle-session" content="[1]">') is None
+
+
+def test_what_was_redacted_is_counted_in_words() -> None:
+    assert describe_removed({"secret": 2, "home": 1}) == "2 secrets, 1 home folder"

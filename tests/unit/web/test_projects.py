@@ -231,6 +231,14 @@ def test_notes_can_be_added_edited_pinned_and_retired(client: WebClient, store: 
     assert "Ask first." not in read(client, f"{ADDRESS}?tab=playbook")
 
 
+def test_a_note_that_is_typed_into_the_page_has_no_secrets(client: WebClient, store: Store) -> None:
+    tell_history(store, 6)
+    client.submit(ADDRESS, action="add", text=f"Push with ghp_{'aB3dE5gH7j' * 4}.")
+    own = find_note(store, "Push with <secret:github>")
+    client.submit(ADDRESS, action="edit", note=own, text=f"Pull with ghp_{'aB3dE5gH7j' * 4}.")
+    assert "Pull with <secret:github>" in recall_at_start(store, FOLDER, "go").text
+
+
 def test_a_proposed_note_is_accepted_or_rejected(client: WebClient, store: Store) -> None:
     tell_history(store, 6)
     good = propose_note(store, PROJECT, "Use tabs.", 1.0)
@@ -252,6 +260,9 @@ def test_a_note_is_shared_with_all_projects(client: WebClient, store: Store) -> 
     client.submit(ADDRESS, action="share", note=find_note(store, "Ask first."))
     assert find_project(store, "/gone/work/bakery")
     assert "Ask first. (shared from shop)" in recall_at_start(store, "/gone/work/bakery", "").text
+    assert "Stop sharing" in read(client, f"{ADDRESS}?tab=playbook")
+    client.submit(ADDRESS, action="unshare", note=find_note(store, "Ask first."))
+    assert "Ask first." not in recall_at_start(store, "/gone/work/bakery", "").text
 
 
 def test_what_is_wrong_with_a_change_is_said(client: WebClient, store: Store) -> None:

@@ -25,6 +25,8 @@ from rekindle.cli.store_access import load_settings, open_for_reading
 from rekindle.config import get_home_and_env, is_url
 from rekindle.errors import StoreError
 
+from .control_share import print_control_share
+
 if TYPE_CHECKING:
     from rekindle.coding_agents.doctor import Surroundings
     from rekindle.coding_agents.findings import AgentReport
@@ -76,6 +78,7 @@ def check_agents(
     else:
         _print_reports(reports, problem)
         print_line(f"Sandbox for commands of `rekindle chat`: {sandbox.describe_mode()}.")
+        print_control_share()
     if needs_attention:
         raise typer.Exit(1)
 

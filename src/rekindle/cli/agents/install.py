@@ -21,6 +21,8 @@ from rekindle.cli.output import (
 from rekindle.cli.store_access import load_settings
 from rekindle.config import find_home, get_home_and_env
 
+from .control_share import print_control_share
+
 if TYPE_CHECKING:
     from rekindle.coding_agents.agent import CodingAgent, InstallTarget
     from rekindle.coding_agents.install import FileChange
@@ -104,6 +106,7 @@ def install_agents(
             print_line(agent.next_steps)
     if changed:
         print_line("Check with `rekindle doctor`; import earlier sessions with `rekindle import`.")
+        print_control_share()
 
 
 def uninstall_agents(

@@ -56,9 +56,10 @@ class _PlannedRequest(NamedTuple):
             f"{format_count(self.sentences, 'sentence')} of users from"
             f" {format_count(self.sessions, 'session')}"
         )
+        model = f"model {self.model} at {self.address}" if self.model else "a model (none is set)"
         return (
             f"{format_count(self.notes, 'note')} and {sentences}, redacted, about"
-            f" {self.tokens:,} tokens, to model {self.model} at {self.address}"
+            f" {self.tokens:,} tokens, to {model}"
         )
 
 
@@ -101,7 +102,7 @@ def distill_notes(
     if check and dry_run:
         raise typer.BadParameter("specify --check or --dry-run, not both")
     config, redactor = load_settings(), create_redactor()
-    if not check:
+    if not (check or dry_run):
         _require_model(config)
     with open_for_notes() as store:
         found = resolve_project(store, project, folder)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import JSON
 
+MAX_FOLDER_CHARS = 4_096  # no system opens longer ones
 _FolderOption = Annotated[
     Path | None,
     typer.Option("--folder", metavar="DIR", help="Folder of the session.", show_default="this one"),
@@ -108,16 +109,18 @@ def recall_notes(
     """
     from rekindle.learning.notes.playbooks import find_project
 
+    if batch + (failure is not None) + bool(message) > 1:
+        raise typer.BadParameter("pass only one of MESSAGE, --failure and --batch")
+    question: dict[str, Any] = {"at": "start", "message": message}
+    if failure is not None:
+        question = _read_failure(failure)
+    question = {"folder": str(folder or ""), **question}
     with open_for_notes() as store:
         if batch:
             _answer_batch(store, sys.stdin.buffer)
             return
-        question: dict[str, Any] = {"at": "start", "message": message}
-        if failure is not None:
-            question = {**_read_question(failure.read_bytes()), "at": "failure"}
-        question = {"folder": str(folder or Path.cwd()), **question}
         recall = _answer_question(store, question)
-        is_known = find_project(store, _get_text(question, "folder")) is not None
+        is_known = find_project(store, _get_folder(question)) is not None
     if json:
         print_line(msgspec.json.encode(recall).decode())
     elif recall.text:
@@ -147,9 +150,22 @@ def _answer_batch(store: Store, lines: Iterable[bytes]) -> None:
             sys.stdout.buffer.flush()
 
 
+def _read_failure(file: Path) -> dict[str, Any]:
+    """Read a failed call from a file; raise `InvalidInput` naming the file if it has none."""
+    try:
+        question = _read_question(file.read_bytes())
+        if not (question.get("arguments") and "result" in question):
+            raise InvalidInput("expected a JSON object with tool, arguments and result")
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {str(error).removeprefix('question: ')}") from None
+    return {**question, "at": "failure"}
+
+
 def _read_question(data: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
+    except RecursionError:
+        raise InvalidInput("question: nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidInput(f"question: expected a JSON object: {error}") from None
 
@@ -161,7 +177,7 @@ def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
         recall_before_call,
     )
 
-    folder = _get_text(question, "folder") or os.getcwd()
+    folder = _get_folder(question)
     if question.get("at", "start") == "start":
         message, branch = _get_text(question, "message"), _get_text(question, "branch")
         return recall_at_start(store, folder, message, branch=branch or None)
@@ -175,6 +191,19 @@ def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
     if question["at"] == "call":
         return recall_before_call(store, folder, tool, arguments)
     return recall_at_failure(store, folder, tool, arguments, _get_text(question, "result"))
+
+
+def _get_folder(question: Mapping[str, Any]) -> str:
+    """Return the folder of a question as an absolute path, of this system or another."""
+    from rekindle.knowledge.notes.command_forms import is_absolute_path
+
+    folder = _get_text(question, "folder") or os.getcwd()
+    if len(folder) > MAX_FOLDER_CHARS:
+        raise InvalidInput(
+            f"question: folder: expected at most {MAX_FOLDER_CHARS:,} characters,"
+            f" got {len(folder):,}"
+        )
+    return folder if is_absolute_path(folder) else os.path.abspath(folder)
 
 
 def _get_text(question: Mapping[str, Any], field: str) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rekindle.cli.store_access import load_settings, open_for_notes
-from rekindle.errors import InvalidInput, NotFound, RekindleError
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound, RekindleError
 
 if TYPE_CHECKING:
     from rekindle.learning.library import TemplateLibrary
     from rekindle.redaction.redactor import Redactor
     from rekindle.store import Store
     from rekindle.types import Template
+
+
+MAX_PROJECTS_SHOWN = 5
 
 
 def open_library() -> TemplateLibrary:
@@ -90,15 +96,58 @@ ProjectOption = Annotated[
 
 
 def find_project_key(store: Store, wanted: str) -> str:
-    """Return the key of the project that a person named."""
+    """Return the key of the project that a person named, or whose folder they named.
+
+    Raise `NotFound` or `AmbiguousName`, which list names.
+    """
+    from rekindle.learning.notes.playbooks import find_project, is_repository
     from rekindle.projects import matches_project
 
     known = [project for project, _, _ in store.observations.list_projects()]
+    if wanted in known:
+        return wanted
+    if wanted.startswith(("/", "~", ".")) and "\0" not in wanted:
+        here = find_project(store, os.path.abspath(os.path.expanduser(wanted)))
+        if here in known:
+            return here
     found = [project for project in known if matches_project(project, wanted)]
+    repositories = [*filter(is_repository, found)]
+    if len(repositories or found) > 1:
+        names = _format_projects(repositories or found)
+        raise AmbiguousName(f"Several projects match {wanted!r:.80}: {names}.")
     if not found:
-        some = ", ".join(known[:5]) or "none"
-        raise NotFound(f"Project not found: {wanted!r:.80}. Known projects: {some}.")
-    return found[0]
+        raise NotFound(describe_missing_project(known, wanted))
+    return (repositories or found)[0]
+
+
+def describe_missing_project(known: Sequence[str], wanted: str) -> str:
+    """Say that no project has a name, and which are near it, or which there are."""
+    from rekindle.projects import shorten_project
+
+    names: dict[str, str] = {}
+    for project in known:
+        short = shorten_project(project).lower()
+        names |= {short: project, short.rpartition("/")[2]: project}
+    close = get_close_matches(wanted.lower(), names, MAX_PROJECTS_SHOWN, 0.5)
+    near = [*dict.fromkeys(names[one] for one in close)]
+    problem = f"Project not found: {wanted!r:.80}."
+    if not known:
+        return f"{problem} Nothing is known yet. Import sessions with `rekindle start`."
+    if near:
+        return (
+            f"{problem} Did you mean {_format_projects(near)}? List all with `rekindle projects`."
+        )
+    return f"{problem} Known projects: {_format_projects(known)}."
+
+
+def _format_projects(projects: Sequence[str]) -> str:
+    """Format projects as names that can be passed again, with the number of those left out."""
+    from rekindle.projects import FOLDER_PREFIX
+
+    names = [project.removeprefix(FOLDER_PREFIX) for project in projects]
+    more = len(names) - MAX_PROJECTS_SHOWN
+    rest = f" … and {more:,} more; list them with `rekindle projects`" if more > 0 else ""
+    return ", ".join(names[:MAX_PROJECTS_SHOWN]) + rest
 
 
 def find_template(name: str) -> Template:
@@ -111,6 +160,8 @@ def find_template(name: str) -> Template:
         with open_for_notes(may_create=False) as store:
             try:
                 return describe_playbook(store, find_project_key(store, name))
+            except AmbiguousName:
+                raise
             except NotFound:
                 raise error from None
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rekindle.cli.output import (
     Column,
-    build_number_columns,
-    escape_control_chars,
+    StyledText,
     format_count,
     format_time,
     print_line,
     to_one_line,
+    write_styled,
     write_table,
 )
 from rekindle.knowledge.file_format import CONVERTED_KEY, ORIGIN_KEY, get_dropped_notes
@@ -32,6 +32,7 @@ _KIND_HEADINGS: Mapping[str, str] = {
     "place": "Files that sessions used",
 }
 _MAX_TEXT_LENGTH = 160
+_GOOD_NAME_WIDTH = 16
 
 
 def write_build_result(result: BuildResult, removed: RedactionCounts) -> None:
@@ -112,9 +113,10 @@ def write_template_list(rows: Iterable[tuple[Template, TemplateUsage]]) -> None:
     """Print a table of templates."""
     columns = (
         Column("id", style="cyan"),
-        Column("name", flexible=True),
-        Column("type"),
-        *build_number_columns("notes", "sessions", "used", "success"),
+        Column("name", flexible=True, enough=_GOOD_NAME_WIDTH),
+        Column("type", optional=True),
+        Column("notes", right=True),
+        *(Column(one, right=True, optional=True) for one in ("sessions", "used", "success")),
         Column("state"),
     )
     write_table(columns, (_format_row(*row) for row in rows))
@@ -130,24 +132,25 @@ def _format_row(one: Template, use: TemplateUsage) -> Sequence[str]:
 
 def write_template(template: Template, use: TemplateUsage) -> None:
     """Print a whole template."""
-    print_line(
-        f"{escape_control_chars(template.name)}  ({template.id}, revision {template.revision})"
-    )
+    write_styled([StyledText(line)] for line in _iter_template_lines(template, use))
+
+
+def _iter_template_lines(template: Template, use: TemplateUsage) -> Iterator[str]:
+    yield f"{template.name}  ({template.id}, revision {template.revision})"
     if template.description:
-        print_line(escape_control_chars(template.description))
-    print_line()
+        yield template.description
+    yield ""
     for label, value in _iter_facts(template, use):
-        print_line(f"{label:<9}{escape_control_chars(value)}")
-    for line in _iter_seed_lines(template):
-        print_line(escape_control_chars(line))
+        yield f"{label:<9}{value}"
+    yield from _iter_seed_lines(template)
     for kind, head in _KIND_HEADINGS.items():
         notes = [one for one in template.notes if one.kind == kind]
         if notes:
-            print_line()
-            print_line(f"{head}:")
+            yield ""
+            yield f"{head}:"
             for one in notes:
-                print_line(escape_control_chars(f"  • {to_one_line(one.text, 200)}"))
-                print_line(escape_control_chars(f"    {_format_evidence(one)}"))
+                yield f"  • {to_one_line(one.text, 200)}"
+                yield f"    {_format_evidence(one)}"
 
 
 def _iter_facts(template: Template, use: TemplateUsage) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,16 +17,21 @@ from rekindle.cli.insights.mapping import JobsOption, SchedulerOption, open_work
 from rekindle.cli.output import (
     Column,
     JsonOption,
+    StyledText,
     escape_control_chars,
     format_count,
     print_json,
     print_line,
     show_progress,
+    to_one_line,
+    write_styled,
     write_table,
 )
 from rekindle.cli.store_access import load_settings, open_for_notes
-from rekindle.errors import InvalidInput
+from rekindle.errors import InvalidInput, NotFound
 from rekindle.files import write_new_file
+
+from .options import describe_missing_project
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Rate
@@ -32,6 +39,11 @@ if TYPE_CHECKING:
     from rekindle.learning.notes.replay_figures import ReplayFigures
 
 _MAX_READ = 10
+_MAX_ASKED_CHARS = 100
+_LIMIT = "limit"  # the name of the answer that tells everything
+_EXPLANATION = (
+    "naive list: the 12 commonest commands and 8 commonest files; limit: all that was known before"
+)
 
 
 def replay_history(
@@ -76,8 +88,10 @@ def replay_history(
     ):
         results = replay_projects(store, project, progress=progress, mapper=mapper, home=home)
         known = [one for one, _, _ in store.observations.list_projects()]
-    _require_scores(results)
     chosen = choose_projects(known, project)
+    if project is not None and not chosen:
+        raise NotFound(describe_missing_project(known, project))
+    _require_scores(results)
     if len(chosen) == 1:
         with suppress(OSError):  # a home that cannot be written to
             save_replay(home, chosen[0], results, time.time())
@@ -101,24 +115,38 @@ def _require_scores(results: Sequence[ReplayResult]) -> None:
 
 
 def _write_result_table(results: Sequence[ReplayResult]) -> None:
+    """Write the figures; on a narrow terminal without intervals, then also without the limit."""
     print_line(f"{format_count(len(results[0].scores), 'session')} replayed.\n")
-    columns = [Column(""), *(Column(one.name, right=True) for one in results)]
+    names = [one.name for one in results]
+    columns = [Column(""), *(Column(one, right=True, optional=one == _LIMIT) for one in names)]
+    rows = _build_rows(results, with_intervals=True)
+    lengths = (max(map(len, cells)) + 2 for cells in zip(["", *names], *rows, strict=True))
+    if sys.stdout.isatty() and sum(lengths) - 2 > get_terminal_size().columns:
+        rows = _build_rows(results, with_intervals=False)
+    write_table(columns, rows)
+    print_line()
+    write_styled([[StyledText(_EXPLANATION)]])
+
+
+def _build_rows(results: Sequence[ReplayResult], *, with_intervals: bool) -> list[list[str]]:
     from rekindle.learning.notes.replay_figures import METRIC_TITLES
 
     rates = [one.compute_rates() for one in results]
     rows = [
-        [title, *(_format_rate(each[metric]) for each in rates)]
+        [title, *(_format_rate(each[metric], with_interval=with_intervals) for each in rates)]
         for metric, title in METRIC_TITLES.items()
     ]
-    rows.append(["tokens a start", *(_format_number(one.tokens_per_start) for one in results)])
-    rows.append(["tokens a failure", *(_format_number(one.tokens_per_failure) for one in results)])
-    write_table(columns, rows)
+    per_start = [_format_number(one.tokens_per_start) for one in results]
+    per_failure = [_format_number(one.tokens_per_failure) for one in results]
+    return [*rows, ["tokens per start", *per_start], ["tokens per failure", *per_failure]]
 
 
-def _format_rate(rate: Rate) -> str:
+def _format_rate(rate: Rate, *, with_interval: bool = True) -> str:
     if rate.rate is None:
         return "no evidence"
-    interval = "" if rate.range is None else f" ({rate.range.low:.0%} to {rate.range.high:.0%})"
+    interval = ""
+    if with_interval and rate.range is not None:
+        interval = f" ({rate.range.low:.0%} to {rate.range.high:.0%})"
     return f"{rate.rate:.0%} of {rate.calls}{interval}"
 
 
@@ -142,6 +170,8 @@ def _rank_recalls(result: ReplayResult) -> tuple[tuple[str, list[ReplayedRecall]
 
 def _write_recall(one: ReplayedRecall) -> None:
     print_line(f"\n{one.session} at the {one.moment}: {one.hits} came true, {one.misses} did not")
+    if one.asked:
+        print_line(f"    asked: {to_one_line(one.asked, _MAX_ASKED_CHARS)}")
     for line in one.text.splitlines():
         print_line(f"    {line}")
 
@@ -149,7 +179,17 @@ def _write_recall(one: ReplayedRecall) -> None:
 def _figures_to_dict(one: ReplayFigures) -> dict[str, Any]:
     import msgspec
 
-    rates = {metric: rate._asdict() for metric, rate in one.rates.items()}
+    rates = {
+        metric: {
+            "hits": rate.errors,
+            "of": rate.calls,
+            "sessions": rate.sessions,
+            "rate": rate.rate,
+            "low": rate.low,
+            "high": rate.high,
+        }
+        for metric, rate in one.rates.items()
+    }
     return {**msgspec.structs.asdict(one), "rates": rates}
 
 

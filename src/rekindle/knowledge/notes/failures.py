@@ -69,6 +69,10 @@ _UNKNOWN_SUBCOMMAND = re.compile(
     r"(?i)unrecogni[sz]ed (?:sub)?command|(?:unknown|no such|invalid|unsupported) (?:sub)?command"
     r"|is not an? (?:\S{1,40} )?(?:sub)?command"
 )
+# A request to an API; with a field it changes something, unless it says otherwise.
+_API_COMMANDS = ("gh api ", "glab api ")
+_METHOD = re.compile(r"(?:^| )(?:--method|-X)[ =]?(\S+)")
+_HAS_FIELDS = re.compile(r" (?:-[fF]|--field|--raw-field|--input)\b")
 # Parts of a command that is not about the project's own repository.
 _OTHER_REPOSITORIES = ("://", "git@", "submodule")
 
@@ -131,7 +135,7 @@ def choose_failure_notes(
     words = frozenset(word for form in forms for word in form.text.split())
     missing = find_missing_program(result)
     failure = _Failure(forms, frozenset(describe_look(result)), words, missing)
-    folders = suggest_folder(playbook, root, call, result)
+    folders = suggest_folder(playbook, root, call, result, is_present)
     ways = _suggest_program(playbook, result)
     notes = [
         *_recall_red_tests(playbook, result),
@@ -210,6 +214,7 @@ def _iter_suggestions(
         elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and _can_fit(one.fix, failure):
             yield _Suggestion(describe_fix(one, playbook), words, look, one, False)
     known = {drop_shapes(form.text) for form in failure.forms}
+    methods = {_read_method(form.text) for form in failure.forms}
     usage_error = usage_error and len(keys) == 1  # else nobody knows which of the commands it was
     for item in playbook.commands:
         if item.name not in keys or is_everyday(item.name) or is_everyday_run(item.name):
@@ -218,7 +223,9 @@ def _iter_suggestions(
         added = {
             form: words
             for form in item.forms
-            if form.sessions > 1 and (words := _list_words(form.text) - failure.words)
+            if form.sessions > 1
+            and _read_method(form.text) in methods  # another one does something else
+            and (words := _list_words(form.text) - failure.words)
         }
         if usage_error and never_worked and added:
             # It never worked like this; nobody knows which of the usual ways is meant.
@@ -227,6 +234,14 @@ def _iter_suggestions(
             continue
         for form, words in added.items():
             yield _Suggestion(describe_form(form), words, 0.0)
+
+
+def _read_method(form: str) -> str:
+    """Return the method of a request to an API; empty for other commands."""
+    if not form.startswith(_API_COMMANDS):
+        return ""
+    named = _METHOD.search(form)
+    return named[1].upper() if named else "POST" if _HAS_FIELDS.search(form) else "GET"
 
 
 def _can_fit(fix: Fix, failure: _Failure) -> bool:

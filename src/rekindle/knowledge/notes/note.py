@@ -19,13 +19,14 @@ from .harmless import is_own_command, is_plain_value
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
 from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
-MAX_VARIANTS = 10
+MAX_VARIANTS = 4
 MAX_FILE_VARIANTS = 2
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 
 MAX_MADE_UP_VALUES = 4  # in one command
 MAX_NOTE_CHARS = 400  # of a note in somebody's own words
 CODE = re.compile(r"`[^`]*`")
+_TEMPORARY = re.compile(r"(?<![\w.-])/(?:var/|private/)*tmp\b")
 _BRACKETS = re.compile(r" \(([^()`]*+)\)")
 
 
@@ -69,6 +70,15 @@ class NoteOrigin(msgspec.Struct, frozen=True):
     sessions: tuple[str, ...] = ()  # in which users said so
 
 
+class ShareOrigin(msgspec.Struct, frozen=True):
+    """Where a shared note comes from: the project, and the note there with its kind and evidence."""
+
+    project: str
+    shared: str  # the id of the note there
+    kind: str
+    sessions: int = 0
+
+
 class NoteDecisions(NamedTuple):
     """What people decided about the notes of a project."""
 
@@ -78,6 +88,7 @@ class NoteDecisions(NamedTuple):
     waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent or model: not told until accepted
     shared: tuple[RecalledNote, ...] = ()  # of other projects, told in all
     reworded: Mapping[str, RecalledNote] = {}  # what is told in place of notes, by their ids
+    told_elsewhere: frozenset[str] = frozenset()  # ids of notes that are shared with all projects
     origins: Mapping[str, NoteOrigin] = {}  # of what models proposed, also of retired notes, by id
 
     def reword(self, note: RecalledNote) -> RecalledNote:
@@ -209,6 +220,7 @@ def list_variants(item: PlaybookItem) -> list[str]:
         if one.sessions >= least
         and one.text.split()[0] not in words
         and not is_plain_value(one.text)
+        and not _TEMPORARY.search(one.text)  # which no other session has
     ]
     files = [one for one in found if "." in one.rsplit("/", 1)[-1].strip(".") and one[0] != "-"]
     return [one for one in found if one not in files[MAX_FILE_VARIANTS:]][:MAX_VARIANTS]

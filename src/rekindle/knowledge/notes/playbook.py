@@ -19,6 +19,7 @@ from .programs import (
     is_check,
     is_known_program,
     is_own_program,
+    is_version_question,
     is_worth_telling,
 )
 from .records import (
@@ -322,6 +323,8 @@ def _collect_fixes(
     for number, one in enumerate(observations):
         for fix in one.fixes:
             if not is_trusted(fix.fixed_text, fix.key) or not is_worth_telling(fix.fixed_text):
+                continue
+            if is_version_question(fix.failed_text):
                 continue
             if not all(is_trusted(step, step) and is_worth_telling(step) for step in fix.steps):
                 continue

@@ -131,13 +131,20 @@ def _is_version_check(name: str, words: Sequence[str]) -> bool:
     return name == "gh" and words[:1] == ["auth"]
 
 
+def is_version_question(form: str) -> bool:
+    """Return whether a form only asks a program for its version or the like."""
+    program, *words = form.split(" ")
+    name = program.rsplit("/", 1)[-1]
+    if name in _KNOWN_PROGRAMS and _is_version_check(name, words):
+        return True
+    return bool(words) and words[-1] in _EVERYWHERE
+
+
 def is_worth_telling(form: str) -> bool:
     """Return whether a form says more than that something was run that is not kept."""
     program, *words = form.split(" ")
     name = program.rsplit("/", 1)[-1]
-    if name in _KNOWN_PROGRAMS and _is_version_check(name, words):
-        return False
-    if words and words[-1] in _EVERYWHERE:
+    if is_version_question(form):
         return False
     if name in _REACHING_PROGRAMS and all(word[0] == "-" or is_slot(word) for word in words):
         return False

@@ -37,7 +37,7 @@ from .playbook import (
     list_current_red_tests,
 )
 from .programs import is_subcommand_hidden
-from .records import STOP_WORDS, Fix, PlaybookItem, drop_shapes, hash_words
+from .records import STOP_WORDS, Fix, PlaybookItem, drop_shapes, hash_words, is_slot
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
@@ -60,6 +60,7 @@ MAX_RED_TESTS = 4
 MAX_CHECKS = 2  # told where no likely command is one
 MIN_CHECK_SESSIONS, MIN_CHECK_SHARE = 3, 0.1  # of those before
 MIN_FIX_SESSIONS = 2  # with different requests or commands: a fork repeats what its parent did
+MIN_FIX_SHARE = 0.05  # of the sessions with its command, unless the request speaks of it
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.4
 MIN_FILE_PROBABILITY = 0.17
@@ -107,10 +108,12 @@ def recall_start(
     Those are `known` by their ids. `branch` is that of its folder, see `hash_branch`. Files that are
     not present are not told.
     """
-    written = (*decisions.added, *decisions.shared)
-    added = [note for note in written if note.id not in known | decisions.retired]
+    hidden = known | decisions.retired
+    shared = [note for note in decisions.shared if note.id not in hidden]
+    added = [note for note in decisions.added if note.id not in hidden]
     learned = choose_start_notes(playbook, request, decisions, known, branch, is_present)
-    return render_start(playbook, [*added, *map(decisions.reword, learned)])
+    notes = [*shared, *added, *map(decisions.reword, learned)]
+    return render_start(playbook, notes, {note.id for note in shared})
 
 
 def choose_start_notes(
@@ -145,7 +148,7 @@ def choose_start_notes(
         *(describe_command(one.item, playbook) for one in commands),
         *_find_example(playbook, request),
         *([describe_routine(routine, playbook)] if routine else []),
-        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, told)),
+        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, told, request)),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
@@ -275,8 +278,15 @@ def _choose_likeliest(
     return [one for one in commands if one in best], [one for one in files if one in best]
 
 
-def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
-    """Return the fixes of likely commands that several independent sessions needed, the latest first."""
+def _find_common_fixes(
+    playbook: Playbook, likely: AbstractSet[str], request: str
+) -> list[KnownFix]:
+    """Return the fixes of likely commands that several independent sessions needed, the latest first.
+
+    One that few sessions with the command needed is told only if the request speaks of it.
+    """
+    asked = hash_words(request)
+    used = {one.name: len(one.sessions) for one in playbook.commands}
     groups: dict[tuple[object, ...], list[KnownFix]] = {}
     for one in playbook.fixes:
         if one.fix.is_informative and one.fix.key in likely:
@@ -291,11 +301,19 @@ def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[Kno
         if len(times) >= MIN_FIX_SESSIONS:
             latest = max(fixes, key=lambda one: one.sessions[-1])
             sessions = sorted({number for one in fixes for number in one.sessions})
-            common.append(KnownFix(latest.fix, tuple(sessions)))
+            is_frequent = len(sessions) >= MIN_FIX_SHARE * used.get(latest.fix.key, 0)
+            if is_frequent or not asked.isdisjoint(_hash_own_words(latest.fix)):
+                common.append(KnownFix(latest.fix, tuple(sessions)))
     shortest = [
         one for one in common if not any(_is_shorter(other.fix, one.fix) for other in common)
     ]
     return sorted(shortest, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _hash_own_words(fix: Fix) -> set[int]:
+    """Return the hashed words of a fix that its command alone has not."""
+    words = " ".join((fix.failed_text, *fix.steps, fix.fixed_text)).split()
+    return hash_words(" ".join(word for word in words if not is_slot(word))) - hash_words(fix.key)
 
 
 def _is_shorter(fix: Fix, other: Fix) -> bool:
@@ -337,14 +355,21 @@ def _choose_items(
     return likely[: limits.most]
 
 
-def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
-    """Render what is told at the start: as many of the notes as there is room for."""
+def render_start(
+    playbook: Playbook, notes: Sequence[RecalledNote], shared: AbstractSet[str] = frozenset()
+) -> Recall:
+    """Render what is told at the start: as many of the notes as there is room for.
+
+    `shared` are the ids of those that come from other projects.
+    """
     if not notes:
         return Recall()
-    lines = [f"From {count_sessions(len(playbook.sessions))} in this project before:"]
+    before = len(playbook.sessions)
+    lines = [f"From {count_sessions(before)} in this project before:"] if before else []
     kept: list[RecalledNote] = []
-    tokens = estimate_text_tokens(lines[0])
+    tokens = estimate_text_tokens("\n".join(lines))
     headings = {
+        "shared": "Shared from other projects:",
         "wish": "What people asked for:",
         "command": "Commands that worked here:",
         "example": "What was asked, and what was done:",
@@ -354,7 +379,7 @@ def render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
         "place": "Files such sessions used:",
     }
     for note in notes:
-        heading = headings.pop(note.kind, None)
+        heading = headings.pop("shared" if note.id in shared else note.kind, None)
         added = [heading, f"- {note.text}"] if heading else [f"- {note.text}"]
         cost = sum(estimate_text_tokens(line) + 1 for line in added)
         if tokens + cost > MAX_START_TOKENS:

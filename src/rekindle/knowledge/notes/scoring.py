@@ -27,6 +27,10 @@ MAX_SHIFT = 2.0
 MAX_BRANCH_SESSIONS = 3
 MAX_BRANCH_NAMESAKES = 3  # files with the words of a branch in their names
 MEAN_BRANCH_SHARE = 0.4  # of those sessions that used an item which is as likely as without them
+MIN_PROGRAM_CHARS = (
+    6  # of a program without a hyphen that a request may name; shorter ones are words
+)
+MIN_STEM_CHARS = 4
 _FLOOR = 0.02
 
 
@@ -131,9 +135,15 @@ class Scorer:
         frequency = Counter(word for one in items for word in one.words)
         rivals = log(1 + sum(bool(one.words) and one.words <= self._named_words for one in items))
         namesakes = self._find_namesakes(items)
+        programs = Counter(_get_program_name(one.item) for one in items)
         return [
             self._describe_item(
-                one, frequency, len(items), rivals, names_branch=one.item.name in namesakes
+                one,
+                frequency,
+                len(items),
+                rivals,
+                names_branch=one.item.name in namesakes,
+                is_only=programs[_get_program_name(one.item)] == 1,
             )
             for one in items
         ]
@@ -162,6 +172,7 @@ class Scorer:
         rivals: float,
         *,
         names_branch: bool,
+        is_only: bool,
     ) -> Features:
         item = named.item
         sessions = item.sessions[: bisect_left(item.sessions, self._count)]
@@ -172,7 +183,7 @@ class Scorer:
             recency=log(recency + _FLOOR),
             is_last=float(sessions[-1:] == (self._count - 1,)),
             similarity=log(similarity + _FLOOR),
-            is_named=float(self._is_named(item)),
+            is_named=float(self._is_named(item) or self._is_meant(item, is_only=is_only)),
             words=min(sum(log(1 + total / frequency[word]) for word in common) / 5, 3.0),
             intensity=min(log(item.uses / len(item.sessions)), 2.0),
             has_path=float("/" in item.name and item.name in self._request),
@@ -193,6 +204,18 @@ class Scorer:
             return self._has_name(last)  # of a file, with or without its folder
         return bool(item.forms or "/" in item.name) and self._has_name(item.name)
 
+    def _is_meant(self, item: PlaybookItem, *, is_only: bool) -> bool:
+        """Return whether the request names the program of an only command, or the stem of a file.
+
+        Such a stem is that of a file at the root in capitals, as in README.md.
+        """
+        if item.forms:
+            program = _get_program_name(item)
+            is_distinct = len(program) >= MIN_PROGRAM_CHARS or "-" in program
+            return is_only and is_distinct and self._has_name(program)
+        stem = item.name.partition(".")[0]
+        return stem.isupper() and len(stem) >= MIN_STEM_CHARS and self._has_name(stem)
+
     def _has_name(self, name: str) -> bool:
         at = self._request.find(name)
         while at >= 0:
@@ -202,6 +225,11 @@ class Scorer:
                 return True
             at = self._request.find(name, at + 1)
         return False
+
+
+def _get_program_name(item: PlaybookItem) -> str:
+    """Return the program of a command; empty for a file."""
+    return item.name.partition(" ")[0] if item.forms else ""
 
 
 def _is_joined(beside: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -19,6 +20,7 @@ from rekindle.knowledge.notes.command_forms import (
 from rekindle.knowledge.notes.harmless import is_file_name
 from rekindle.knowledge.notes.note import RecalledNote, make_note_id
 from rekindle.knowledge.notes.playbook import IsPresent, Playbook, is_never_missing
+from rekindle.knowledge.notes.programs import get_program
 from rekindle.projects import is_below, normalize_folder
 from rekindle.types import Message, ToolCall
 
@@ -41,6 +43,25 @@ _WRONG_FOLDER = re.compile(
     r"|there is no POM in this directory|does not contain a gradle build|no configuration file provided"
     r"|no project found in|no (?:mix\.exs|composer\.json|gemfile)"
 )
+# The file that says where the project of a program begins.
+_MANIFESTS: Mapping[str, Sequence[str]] = {
+    "go": ("go.mod",),
+    "cargo": ("Cargo.toml",),
+    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun", "bunx"), ("package.json",)),
+    "make": ("Makefile", "makefile", "GNUmakefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    **dict.fromkeys(("flutter", "dart"), ("pubspec.yaml",)),
+    **dict.fromkeys(("poetry", "uv", "pdm", "hatch"), ("pyproject.toml",)),
+    "mvn": ("pom.xml",),
+    "gradle": ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"),
+    "mix": ("mix.exs",),
+    "composer": ("composer.json",),
+    "bundle": ("Gemfile",),
+}
+# Where a program says that it looked for its project.
+_SEARCHED_ABOVE = re.compile(r"(?i)\bin [`'\"]?([^`'\"\n]{1,300}?)[`'\"]? or any parent")
+_SEARCHED_FOLDER = re.compile(r"(?i)\bopen '([^'\n]{1,300})[/\\]package\.json'")
 # A package in the folder that the shell was in has no such script; another one may.
 _MISSING_SCRIPT = re.compile(r"(?i)\bmissing script: ?[\"']|\bscript not found [\"']")
 _OTHER_MODULE = re.compile(r"directory prefix (\S{1,200}) does not contain main module")
@@ -64,16 +85,17 @@ def suggest_paths(
     named = [path for path in _list_paths(call, root) if any(path in line for line in lines)]
     reported = [path for path in _list_reported_paths(lines, root) if path not in named]
     found: list[RecalledNote] = []
-    for path in dict.fromkeys([*named, *reported]):
-        if _is_here(path, playbook, root, call, result):
-            folder = format_path(root)
+    for path in filter(_can_be_quoted, dict.fromkeys([*named, *reported])):
+        if _can_be_quoted(root) and _is_here(path, playbook, root, call, result):
+            folder = _format_folder(root)
             text = f"`{path}` is below the folder of the project: run it there (`cd {folder}`)."
             found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
             continue
         similar = _find_similar_paths(path, playbook.paths)
         if path in named:
             similar += _find_neighbors(path, playbook)
-        others = (one for one in dict.fromkeys(similar) if one != path and is_present(one))
+        unique = (one for one in dict.fromkeys(similar) if one != path and _can_be_quoted(one))
+        others = (one for one in unique if is_present(one))
         similar = [*islice(others, MAX_SIMILAR_PATHS)]
         if similar:
             names = ", ".join(f"`{one}`" for one in similar)
@@ -105,8 +127,9 @@ def _is_here(path: str, playbook: Playbook, root: str, call: ToolCall, result: s
     command = read_command(call)
     if not command or _is_folder_chosen(call, command):
         return False  # tools for files, and commands that went there, looked in the right place
-    if f"{format_path(root)}/{path}" in command.replace("\\", "/"):
-        return False
+    in_full = f"{format_path(root)}/{path}"
+    if any(in_full in text.replace("\\", "/") for text in (command, result[-4_000:])):
+        return False  # it was looked for there
     return path in playbook.paths or _is_looked_for_below(path, result)
 
 
@@ -118,7 +141,11 @@ def _is_looked_for_below(path: str, result: str) -> bool:
 
 
 def suggest_folder(
-    playbook: Playbook, root: str, call: ToolCall, result: str
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    result: str,
+    is_present: IsPresent = is_never_missing,
 ) -> list[RecalledNote]:
     """Return where a command works that did not find its project in the folder of the shell."""
     command, end = read_command(call), result[-4_000:]
@@ -127,19 +154,63 @@ def suggest_folder(
         return []
     if _is_folder_chosen(call, command):
         return []
-    keys = {form.key for form in read_forms(call, root)}
-    known = [form for item in playbook.commands if item.name in keys for form in item.forms]
-    if lacks_script and not known:
-        return []  # perhaps no package has it
-    best = max(known, key=lambda form: form.sessions, default=None)
-    module = _OTHER_MODULE.search(end)
-    if module and f"{module[1]}/go.mod" in playbook.paths:
-        below = module[1]
-    else:
-        below = best.folder if best else ""
-    folder = format_path(f"{root.rstrip('/')}/{below}" if below else root)
+    below = _find_project_folder(playbook, root, call, end, is_present, only_known=lacks_script)
+    if below is None:
+        return []
+    place = f"{root.rstrip('/')}/{below}" if below else root
+    if not _can_be_quoted(place) or _is_searched(place, end):
+        return []
+    folder = _format_folder(place)
     text = f"The shell was in another folder: `cd {folder}` first."
     return [RecalledNote(make_note_id("place", "folder", folder), "place", text)]
+
+
+def _find_project_folder(
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    end: str,
+    is_present: IsPresent,
+    *,
+    only_known: bool,
+) -> str | None:
+    """Return the folder below the root that has the project of a command; None if none is known to."""
+    module = _OTHER_MODULE.search(end)
+    if module and f"{module[1]}/go.mod" in playbook.paths:
+        return module[1]
+    keys = {form.key for form in read_forms(call, root)}
+    names = [name for key in sorted(keys) for name in _MANIFESTS.get(get_program(key), ())]
+    known = [form for item in playbook.commands if item.name in keys for form in item.forms]
+    if known:
+        below = max(known, key=lambda form: form.sessions).folder
+        prefix = f"{below}/" if below else ""
+        is_there = not names or any(is_present(prefix + name) for name in names)
+        return below if is_there else None
+    if only_known:
+        return None  # perhaps no package has it
+    if any(get_program(key) == "git" for key in keys):
+        return ""
+    manifests = [path for path in playbook.paths if path.rpartition("/")[2] in names]
+    present = sorted(filter(is_present, manifests), key=lambda path: (path.count("/"), path))
+    return present[0].rpartition("/")[0] if present else None
+
+
+def _is_searched(folder: str, end: str) -> bool:
+    """Return whether a program says that it has looked for its project in a folder."""
+    name = normalize_folder(folder)
+    if any(normalize_folder(one) == name for one in _SEARCHED_FOLDER.findall(end)):
+        return True
+    return any(is_below(normalize_folder(one), name) for one in _SEARCHED_ABOVE.findall(end))
+
+
+def _can_be_quoted(name: str) -> bool:
+    """Return whether a name can stand between backticks as it is, without hiding anything."""
+    return name.isprintable() and "`" not in name
+
+
+def _format_folder(folder: str) -> str:
+    """Return an absolute path as a word of a command line."""
+    return shlex.quote(format_path(folder))
 
 
 def _is_folder_chosen(call: ToolCall, command: str) -> bool:

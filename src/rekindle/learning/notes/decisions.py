@@ -9,14 +9,14 @@ from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.knowledge.notes.note import (
     NoteDecisions,
     RecalledNote,
-    clean_note_text,
     create_note,
     list_notes,
 )
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
-from .playbooks import encode_origin, load_decisions, load_playbook, share_note
+from .playbooks import delete_share, encode_origin, load_decisions, load_playbook, share_note
+from .typed_text import TypedText, clean_typed_text
 
 _WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
 _TOLD_STATES = ("active", "pinned", "added")
@@ -52,9 +52,21 @@ class ProjectNotes(NamedTuple):
             raise AmbiguousName(f"{id!r:.40} is ambiguous: {', '.join([*found][:5])}")
         return found[id] if id in found else next(iter(found.values()))
 
+    def is_told_elsewhere(self, note: RecalledNote) -> bool:
+        """Return whether this project shares a note with all others."""
+        return note.id in self.decisions.told_elsewhere
+
     def may_share(self, note: RecalledNote) -> bool:
         """Return whether a note can be told in other projects, because it is told in this one."""
         return self.get_state(note) in _TOLD_STATES
+
+
+class WrittenNote(NamedTuple):
+    """A note as it was saved in a person's own words, and whether it is new."""
+
+    note: RecalledNote
+    is_new: bool
+    words: TypedText
 
 
 def load_project_notes(store: Store, project: str) -> ProjectNotes:
@@ -65,18 +77,32 @@ def load_project_notes(store: Store, project: str) -> ProjectNotes:
     return ProjectNotes(project, [*written, *list_notes(load_playbook(store, project))], decisions)
 
 
-def add_note(store: Store, project: str, text: str, now: float) -> RecalledNote:
-    """Add a note in a person's own words; every session of the project is told."""
-    note = create_note(clean_note_text(text), "")
-    _save_decision(store, project, NoteDecision(note.id, "added", note.text, now))
-    return note
+def add_note(store: Store, project: str, text: str, now: float) -> WrittenNote:
+    """Add a note in a person's own words, without secrets; every session of the project is told."""
+    return _add_words(store, project, clean_typed_text(text), now)
 
 
-def edit_note(store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float) -> None:
-    """Replace a note by one in a person's own words; a learned one is retired."""
-    words = clean_note_text(text)
+def _add_words(store: Store, project: str, words: TypedText, now: float) -> WrittenNote:
+    note = create_note(words.text, "")
+    is_new = all(one.id != note.id for one in load_decisions(store, project).added)
+    if is_new:
+        _save_decision(store, project, NoteDecision(note.id, "added", note.text, now))
+    return WrittenNote(note, is_new, words)
+
+
+def edit_note(
+    store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float
+) -> WrittenNote:
+    """Replace a note by one in a person's own words, also where it is shared.
+
+    A learned one is retired.
+    """
+    words = clean_typed_text(text)
     retire_note(store, known, note, now)
-    add_note(store, known.project, words, now)
+    written = _add_words(store, known.project, words, now)
+    if known.is_told_elsewhere(note):
+        share_note(store, known.project, written.note, now)
+    return written
 
 
 def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
@@ -86,10 +112,13 @@ def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) 
 
 
 def retire_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
-    """Never tell a note again; one that was written for this project is deleted.
+    """Never tell a note again, in no project if this one shares it.
 
-    One that a model proposed is kept out of sight, so that it is not proposed again.
+    One that was written for this project is deleted; one that a model proposed is kept out of sight, so
+    that it is not proposed again.
     """
+    if known.is_told_elsewhere(note):
+        delete_share(store, known.project, note)
     if known.get_state(note) not in _WRITTEN_STATES:
         _save_decision(store, known.project, NoteDecision(note.id, "retired", None, now))
     elif note.id in known.decisions.origins:
@@ -122,6 +151,13 @@ def share_with_projects(store: Store, known: ProjectNotes, note: RecalledNote, n
     if not known.may_share(note):
         raise InvalidInput(f"note {note.id}: expected a note that is recalled in this project")
     share_note(store, known.project, note, now)
+
+
+def stop_sharing(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
+    """Tell a shared note in no other project any more."""
+    if not (known.is_told_elsewhere(note) or note in known.decisions.shared):
+        raise InvalidInput(f"note {note.id}: expected a note that is shared")
+    delete_share(store, known.project, note)
 
 
 def _save_decision(store: Store, project: str, decision: NoteDecision) -> None:

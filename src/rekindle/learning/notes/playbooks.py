@@ -13,7 +13,7 @@ from rekindle.knowledge.notes.note import (
     NoteDecisions,
     NoteOrigin,
     RecalledNote,
-    clean_note_text,
+    ShareOrigin,
     create_note,
     list_notes,
     make_note_id,
@@ -31,11 +31,14 @@ from rekindle.projects import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
+from .typed_text import clean_typed_text, redact_note_text
+
 SHARED = "*"  # in place of a project: notes that are told in all
 QUARANTINED = "quarantined"  # the state of a note that an agent proposed
 MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
 _decode_origin = msgspec.json.Decoder(NoteOrigin).decode
+_decode_share = msgspec.json.Decoder(ShareOrigin).decode
 _decode_playbook = lru_cache(maxsize=4)(msgspec.msgpack.Decoder(Playbook).decode)
 
 
@@ -55,6 +58,7 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
     found = store.observations.load_decisions(project)
     origins = {one.note: origin for one in found if (origin := _read_origin(one))}
     added = [*_iter_own_notes(found, "added")]
+    shares = [(one, _read_share(one, project)) for one in store.observations.load_decisions(SHARED)]
     rewords = {note.id: origins[note.id].note for note in added if note.id in origins}
     return NoteDecisions(
         pinned=frozenset(one.note for one in found if one.state == "pinned"),
@@ -62,10 +66,9 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
         added=tuple(note for note in added if not rewords.get(note.id)),
         waiting=tuple(_iter_own_notes(found, QUARANTINED)),
         shared=tuple(
-            note
-            for note in _iter_own_notes(store.observations.load_decisions(SHARED), "added")
-            if not note.text.endswith(_format_origin(project))
+            _build_shared_note(one, share) for one, share in shares if share.project != project
         ),
+        told_elsewhere=frozenset(share.shared for _, share in shares if share.project == project),
         reworded={rewords[note.id]: note for note in added if rewords.get(note.id)},
         origins=origins,
     )
@@ -77,11 +80,39 @@ def _read_origin(decision: NoteDecision) -> NoteOrigin | None:
     return None
 
 
+def _read_share(decision: NoteDecision, project: str) -> ShareOrigin:
+    """Return where a shared note comes from, this project or another one."""
+    with suppress(msgspec.MsgspecError):
+        if decision.origin is not None:
+            return _decode_share(decision.origin)
+    # Shared before origins were kept: only its text says from where.
+    is_own = (decision.text or "").endswith(_format_origin(project))
+    return ShareOrigin(project if is_own else "", decision.note, "wish")
+
+
+def _build_shared_note(decision: NoteDecision, share: ShareOrigin) -> RecalledNote:
+    day = datetime.fromtimestamp(decision.time, UTC).date().isoformat()
+    text = decision.text or ""
+    return RecalledNote(decision.note, share.kind, text, sessions=share.sessions, last=day)
+
+
 def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
     """Let sessions of all other projects be told a note, with the project that it comes from."""
-    text = note.text + _format_origin(project)
-    decision = NoteDecision(create_note(text, "").id, "added", text, now)
+    text = redact_note_text(note.text).text + _format_origin(project)
+    share = ShareOrigin(project, note.id, note.kind, note.sessions)
+    origin = msgspec.json.encode(share).decode()
+    decision = NoteDecision(_make_share_id(project, note.id), "added", text, now, origin)
     store.observations.save_decision(SHARED, decision)
+
+
+def delete_share(store: Store, project: str, note: RecalledNote) -> None:
+    """Tell a note of this project, or one that another project shared, in no other project."""
+    for id in (_make_share_id(project, note.id), note.id):
+        store.observations.delete_decision(SHARED, id)
+
+
+def _make_share_id(project: str, note: str) -> str:
+    return make_note_id("shared", project, note)
 
 
 def _format_origin(project: str) -> str:
@@ -119,7 +150,8 @@ def propose_note(
 
     Return None if nothing was saved: a note with this text exists, or too many are waiting.
     """
-    note = create_note(clean_note_text(text), datetime.fromtimestamp(now, UTC).date().isoformat())
+    words = clean_typed_text(text).text
+    note = create_note(words, datetime.fromtimestamp(now, UTC).date().isoformat())
     if origin and origin.note:
         id = make_note_id("rewording", origin.note, note.text)
         note = msgspec.structs.replace(note, id=id, kind=origin.kind)

@@ -16,8 +16,8 @@ FOLDER = "replays"  # of the home
 METRIC_TITLES = {
     "given": "sessions told anything",
     "came_true": "of what was named came true",
-    "commands_told": "own commands used: told",
-    "files_told": "files used: told",
+    "commands_told": "of the commands it used: told",
+    "files_told": "of the files it used: told",
     "mended": "failures fixed: told how",
     "beside": "answers beside the point",
     "stopped": "calls known to fail: failed",

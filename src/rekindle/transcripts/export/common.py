@@ -72,6 +72,7 @@ _REMOVED_NOUNS = {
     "card": "card number",
     "image": "image",
     "password": "password",
+    "secret": "secret",
     "known": "value of your environment",
 }
 

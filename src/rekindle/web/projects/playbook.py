@@ -19,7 +19,7 @@ from rekindle.types import Session
 MAX_NOTES = 12  # of a kind, unless all are asked for
 MAX_ALL_NOTES = 500
 MAX_EVIDENCE = 20  # sessions
-ACTIONS = ("add", "edit", "pin", "retire", "reset", "share", "accept")
+ACTIONS = ("add", "edit", "pin", "retire", "reset", "share", "unshare", "accept")
 
 
 class ShownNote(NamedTuple):
@@ -80,10 +80,12 @@ def _show_note(known: ProjectNotes, note: RecalledNote) -> ShownNote:
         "active": ("pin", "edit", "share", "retire"),
         "pinned": ("reset", "edit", "share", "retire"),
         "added": ("edit", "share", "retire"),
-        "shared": ("retire",),
+        "shared": ("unshare", "retire"),
         "quarantined": ("accept", "edit", "retire"),
         "retired": ("reset",),
     }[state]
+    if known.is_told_elsewhere(note):
+        actions = tuple("unshare" if one == "share" else one for one in actions)
     return ShownNote(note, state, actions)
 
 
@@ -133,5 +135,7 @@ def apply_decision(store: Store, project: str, action: str, id: str, text: str, 
         decisions.reset_note(store, known, note)
     elif action == "share":
         decisions.share_with_projects(store, known, note, now)
+    elif action == "unshare":
+        decisions.stop_sharing(store, known, note)
     else:
         decisions.accept_note(store, known, note, now)
