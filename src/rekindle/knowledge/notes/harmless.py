@@ -17,6 +17,7 @@ from rekindle.knowledge.path_names import (
     has_long_number,
     is_file_name,
     is_plain_folder,
+    is_private_host,
     is_repository_path,
     looks_like_host,
 )
@@ -134,6 +135,10 @@ _SCRIPT_RUNNERS = split_words(
     deno rails mix artisan gradle gradlew mvn mvnw moon melos
     """
 )  # their first word is the name of a script
+# As is the word behind `run` and the like; elsewhere that is a container, a host or any argument.
+_WORD_RUNNERS = _SCRIPT_RUNNERS | split_words(
+    "npm node mise uv poetry hatch pdm pipenv rye python python3 corepack"
+)
 _GRADLE_TASK = re.compile(
     r":?[a-z]{2,20}(?:-[a-z]{2,20}){0,3}(?::[a-z-]{2,30}){0,3}(?:[A-Z][a-z]{1,16}){0,5}"
 )
@@ -321,7 +326,11 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         return True
     if not previous and "." not in program and not is_known_program(program):
         return word.isalpha() and word.islower() and is_common_word(word)
-    names_script = previous in _SCRIPT_WORDS if previous else program in _SCRIPT_RUNNERS
+    names_script = (
+        program in _WORD_RUNNERS and previous in _SCRIPT_WORDS
+        if previous
+        else program in _SCRIPT_RUNNERS
+    )
     if program in ("gradle", "gradlew") and _GRADLE_TASK.fullmatch(word):
         return not _is_random(word)
     return (
@@ -329,6 +338,7 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         and len(word) <= MAX_WORD_CHARS
         and _SUBCOMMAND.fullmatch(word) is not None
         and not _is_random(word)
+        and not is_private_host(word)
     )
 
 

@@ -414,3 +414,34 @@ def test_a_folder_that_is_called_like_a_value_is_not_told(path: str) -> None:
     assert line.folder == ""
     assert parse_command_line(f"./tools/{path} --list", "/p").forms == ()
     assert parse_command_line("cd src/parser && make test", "/p").folder == "src/parser"
+
+
+# ── what is run inside of something
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker exec hospizverein-db cat /etc/hosts",
+        "docker compose exec hospizverein rake test",
+        "kubectl exec kundelbach-api-7 -- pytest",
+        "cargo run -- pfefferminz",
+        "./bin/deskctl exec pfefferminz",
+        "vagrant run pfefferminz x",
+        "npm run pfefferminz.wald.internal",
+        "make wald.local",
+    ],
+)
+def test_what_is_no_script_behind_run_is_a_slot(command: str) -> None:
+    (form,) = parse_command_line(command, "/p").forms
+    named = ("hospiz", "kundel", "pfeffer", "wald")
+    assert not any(name in f"{form.key} {form.text}" for name in named)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["npm run lint:fix", "uv run manage-web", "pnpm exec codegen-all", "mise run test:ci",
+     "python3 -m bench", "node --run build-web", "make web-lint", "docker compose exec api pytest"],
+)  # fmt: skip
+def test_scripts_of_a_project_stay(command: str) -> None:
+    assert get_text(command) == command
