@@ -48,6 +48,7 @@ _INSTALLED = re.compile(
 # The drive of a path of Windows, as its own shells, Git Bash and WSL write it.
 _DRIVE = re.compile(r"(?:(?:/mnt|/cygdrive)?/([A-Za-z])(?=/|$)|([A-Za-z]):(?=[/\\]|$))")
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
+_ROUND_DURATION = re.compile(r"\d{1,2}0?[smh]?|1[25]00s?|1800s?|2400s?|3600s?")
 _COREPACK = [["corepack", manager] for manager in ("npm", "pnpm", "yarn")]
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
@@ -253,10 +254,10 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
     while index < len(words) and (
         is_assignment(words[index])
         or words[index] in _WRAPPERS
-        or words[index].isdigit()
+        or (shown[-1:] == ["timeout"] and words[index][0] != "-")
         or words[index:][:2] in _COREPACK
     ):
-        kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
+        kept = _keep_leading_word(words[index])
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []
         index += 1
     word = words[index] if index < len(words) else ""
@@ -272,6 +273,14 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
     key, rest = _read_arguments(name, program, words[index + 1 :], root)
     text = " ".join([*shown, program, *rest])
     return CommandForm(key, text, folder) if len(text) <= MAX_FORM_CHARS else None
+
+
+def _keep_leading_word(word: str) -> str | None:
+    """Return what stands before a program: an assignment, a wrapper, or how long it may take."""
+    if "=" in word:
+        return keep_assignment(word)
+    is_kept = word in _WRAPPERS or word == "corepack" or _ROUND_DURATION.fullmatch(word)
+    return word if is_kept else keep_value(word)
 
 
 def _shorten_installed(word: str) -> str:

@@ -445,3 +445,19 @@ def test_what_is_no_script_behind_run_is_a_slot(command: str) -> None:
 )  # fmt: skip
 def test_scripts_of_a_project_stay(command: str) -> None:
     assert get_text(command) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("timeout 604853 make test", "timeout <number> make test"),
+        ("timeout 4711 nohup make test", "timeout <number> nohup make test"),
+        ("timeout 123s make test", "timeout <number>s make test"),
+        ("timeout Lumaval make test", "timeout <value> make test"),
+        ("timeout 300 make test", "timeout 300 make test"),
+        ("timeout 60s make test", "timeout 60s make test"),
+        ("timeout 1800 npm test", "timeout 1800 npm test"),
+    ],
+)
+def test_how_long_a_program_may_take_is_told_if_it_is_round(command: str, text: str) -> None:
+    assert get_text(command) == text
