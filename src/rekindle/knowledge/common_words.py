@@ -151,8 +151,8 @@ _EVERYDAY_WORDS = split_words(
 # Forms that no rule makes, and short words.
 _FORMS = split_words(
     """
-    accidental bare buggy center centre def doing drive engineer falsy flaky goes going immediate it's iter
-    loss machinery marker mod party pr pr's prop quit recovery ref rev serve sit stat str succeed
+    accidental bare buggy center centre def doing drive engineer falsy flaky goes going immediate it's
+    iter loss machinery marker mod party pr pr's prop quit recovery ref rev serve sit stat str succeed
     supersede theme tone truthy underlying unity used using worse youre
     """
 )
