@@ -37,6 +37,10 @@ _NAMED_VALUE = re.compile(
     r"(?! (?:[a-z]+ed|not|always|never|well|clean|correct|simple|readable|short|safe|ready|in|on|as|at"
     r"|too|covered|idiomatic|consistent|easy|green|valid|unique|fully|properly)\b)"
 )
+_SAID_VALUE = re.compile(
+    r"(?i)\b(?:answer|code|combination|key|phrase|word) (?:is|was|:)|\b(?:say|with the word|spell)\b"
+)
+_LOGGING_IN = re.compile(r"(?i)\b(?:log|logged|logging|sign|signed) (?:in|on) (?:as|with)\b")
 _LOCK = re.compile(r"(?i)\b(?:alarm|door|gate|lock|locker|safe|vault)s?\b")
 _OPENING = re.compile(
     r"(?i)\b(?:answer|asks?|call|dial|enter|open|opens|opened|say|says|spell|tell|type|unlocks?)\b"
@@ -103,11 +107,25 @@ def find_doubtful_words(sentence: str, paths: Collection[str] = ()) -> list[bool
 
 def is_about_credentials(sentence: str) -> bool:
     """Return whether a sentence is about a password, a code, or what opens a lock."""
-    if _CREDENTIAL_NAME.search(sentence) or _NAMED_VALUE.search(sentence):
+    if any(one.search(sentence) for one in (_CREDENTIAL_NAME, _NAMED_VALUE, _LOGGING_IN)):
         return True
     if _LOCK.search(sentence) and _OPENING.search(sentence):
         return True
     return any(is_credential_word(word.strip(_EDGES)) for word in sentence.split())
+
+
+def asks_for_secret(request: str) -> bool:
+    """Return whether a request is about a password or says what must be said somewhere."""
+    is_said = _SAID_VALUE.search(request) is not None or _SPOKEN_DIGITS.search(request) is not None
+    runs = _RUN.findall(request)
+    return is_said or is_about_credentials(request) or any(map(is_credential_word, runs))
+
+
+def list_names(sentence: str) -> frozenset[str]:
+    """Return the words of a sentence that have a capital in its middle and are no terms."""
+    words = sentence.split()
+    names = (word for word, is_name in zip(words, _find_names(words), strict=True) if is_name)
+    return frozenset(part for word in names for part in _RUN.findall(word))
 
 
 def is_credential_word(word: str) -> bool:
