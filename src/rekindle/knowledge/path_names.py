@@ -61,7 +61,7 @@ def is_repository_path(path: str) -> bool:
     if any(_INNER_STAR.search(part) or has_long_number(part) for part in parts):
         return False
     if parts[0] == "." or parts[-1] == "...":
-        return True
+        return not is_odd_path("/".join(part for part in parts if part != "*"))
     if len(parts) > 1 and looks_like_host(parts[0].lower(), is_whole=False):
         return False
     extension = parts[-1].rpartition(".")[2]

@@ -366,6 +366,7 @@ def test_a_command_of_the_project_itself_is_shown_with_made_up_values(
             "golangci-lint run --new-from-rev=soph/ssh-transport ./...",
             "golangci-lint run --new-from-rev=<path> ./...",
         ),
+        ("go test ./Baretrol.Vofurak/...", "go test <path>"),
         ("python3 /tmp/Sommer/Garten.py", "python3 <path>"),
         ("go build -o /tmp/sommer ./cmd", "go build -o <path> ./cmd"),
         ("GOCACHE=/tmp/sommergarten go vet ./...", "GOCACHE=<path> go vet ./..."),
