@@ -91,6 +91,12 @@ def test_an_instruction_about_a_secret_is_dropped(said: str) -> None:
     assert keep_sentence(said) is None
 
 
+def test_words_that_are_also_used_of_code_are_kept() -> None:
+    said = "Always make sure that the tests pass in a private session."
+    assert keep_sentence(said) == said
+    assert keep_sentence("Remember that the pass is fridge today.") is None
+
+
 def test_names_of_common_words_are_left_out_of_an_instruction() -> None:
     kept = keep_sentence("Never send the report of the tests to Mark Price.")
     assert kept == "Never send the report of the tests to …"

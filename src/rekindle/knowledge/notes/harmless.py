@@ -312,8 +312,9 @@ def keep_assignment(word: str) -> str | None:
     if is_personal_option(name, ""):
         return f"{name}={keep_personal_value(value)}"
     below = value.strip("'\"").removeprefix("/tmp/")
-    if below != value and _CACHE_VARIABLE.fullmatch(name.upper()) and is_plain_folder(below):
-        return f"{name}={keep_path(value) or '<path>'}"
+    if below != value and _CACHE_VARIABLE.fullmatch(name.upper()):
+        is_plain = is_plain_folder(below) or len(below) == 1
+        return f"{name}={(keep_path(value) if is_plain else None) or '<path>'}"
     return f"{name}={keep_value(value)}"
 
 

@@ -24,6 +24,8 @@ _CREDENTIAL_WORDS = split_words(
     codeword watchword
     """
 )
+# They name secrets in code and something else in a sentence: tests pass.
+_WORK_WORDS = split_words("pass private session sessions signature signatures")
 _CREDENTIAL_NAME = re.compile(
     r"(?i)\b(?:access|admin|alarm|api|door|encryption|entry|gate|house|key|licen[cs]e|login|magic|main"
     r"|master|my|office|our|pass|private|recovery|root|safe|secret|security|seed|server|signing|ssh|user|wifi|your)"
@@ -32,7 +34,7 @@ _CREDENTIAL_NAME = re.compile(
 # `the code is fridge`, and not: the code is formatted.
 _NAMED_VALUE = re.compile(
     r"(?i)\b(?:the|my|our|your|its|his|her|their|a)(?: [a-z]+)?"
-    r" (?:answer|code|combination|key|number|phrase|word)"
+    r" (?:answer|code|combination|key|number|pass|phrase|word)"
     r"(?: for [a-z ]{1,30})?(?: is| are| was| will be|:|=)"
     r"(?! (?:[a-z]+ed|not|always|never|well|clean|correct|simple|readable|short|safe|ready|in|on|as|at"
     r"|too|covered|idiomatic|consistent|easy|green|valid|unique|fully|properly)\b)"
@@ -111,10 +113,11 @@ def is_about_credentials(sentence: str) -> bool:
         return True
     if _LOCK.search(sentence) and _OPENING.search(sentence):
         return True
-    return any(is_credential_word(word.strip(_EDGES)) for word in sentence.split())
+    words = {word.strip(_EDGES).casefold() for word in sentence.split()} - _WORK_WORDS
+    return any(map(is_credential_word, words))
 
 
-def asks_for_secret(request: str) -> bool:
+def is_about_secret(request: str) -> bool:
     """Return whether a request is about a password or says what must be said somewhere."""
     is_said = _SAID_VALUE.search(request) is not None or _SPOKEN_DIGITS.search(request) is not None
     runs = _RUN.findall(request)
