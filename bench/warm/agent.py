@@ -21,6 +21,7 @@ from rekindle.agent.tools.builtin.terminal import TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, build_schema
 from rekindle.agent.turn import Advisor, TurnContext, TurnEnded, TurnLimits, run_turn
+from rekindle.learning.notes.advice import NO_ADVICE
 from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
@@ -66,7 +67,7 @@ async def run_task(
     task: Task,
     folder: Path,
     opening: Sequence[Message],
-    advise: Advisor | None = None,
+    advisor: Advisor = NO_ADVICE,
 ) -> TaskResult:
     """Let the agent answer the session's message in a new world."""
     place = await asyncio.to_thread(task_sets.find_set(task).build, folder, task.id)
@@ -76,7 +77,7 @@ async def run_task(
         async with SmallModel(endpoint, retry_policy=RetryPolicy(max_attempts=2)) as model:
             setting = TurnContext(
                 model, TOOLBOX, build_context(session, place), opening,
-                TurnLimits(iterations=STEPS), advise=advise,
+                TurnLimits(iterations=STEPS), advisor=advisor,
             )  # fmt: skip
             async with aclosing(run_turn(executor, session, setting)) as happenings:
                 ended = [event async for event in happenings if isinstance(event, TurnEnded)][-1]

@@ -18,11 +18,12 @@ from bench.warm.tasks.task_sets import find_set
 from rekindle import Message, Store
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.turn import Advisor
+from rekindle.config.schema import WarmSection
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.knowledge.notes.replay import NaiveRecaller
 from rekindle.learning.library import TemplateLibrary
-from rekindle.learning.notes.advice import create_project_advisor
+from rekindle.learning.notes.advice import NO_ADVICE, create_project_advisor
 from rekindle.learning.notes.playbooks import find_project, load_playbook
 from rekindle.learning.warm_start import (
     ArmAssignment,
@@ -48,7 +49,7 @@ class SessionStart(NamedTuple):
     tokens: int = 0
     notes: int = 0
     why: str = ""
-    advise: Advisor | None = None  # advises after a failure
+    advisor: Advisor = NO_ADVICE  # advises after a failure
 
     @property
     def sign(self) -> str:
@@ -58,7 +59,7 @@ class SessionStart(NamedTuple):
         tools = [[name, tool.parameters] for name, tool in agent.TOOLBOX.tools.items()]
         written = CHAT.read_text()
         all_sent = [said, calls, tools, agent.OPTIONS, agent.STEPS, written]
-        if self.advise is not None:
+        if self.advisor.after_call is not None:
             all_sent.append("advised")
         sent = json.dumps(all_sent, sort_keys=True)
         return sha256(sent.encode()).hexdigest()[:16]
@@ -97,7 +98,8 @@ class TrainedStore(NamedTuple):
             system,
         )
         if arm == "warm" and given.notes:
-            return given._replace(advise=create_project_advisor(self.store, where))
+            advisor = create_project_advisor(WarmSection(), self.store, named, where)
+            return given._replace(advisor=advisor)
         return given
 
     def _list_commonest(self, where: str, ask: str) -> Recall:

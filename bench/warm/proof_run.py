@@ -201,7 +201,7 @@ def run_tests(proof: ProofRun, served: ServedModel, arms: Sequence[Arm] | None =
             )
             result = asyncio.run(
                 agent.run_task(
-                    store, served, session, task, proof.project, given.opening, given.advise
+                    store, served, session, task, proof.project, given.opening, given.advisor
                 )
             )
             row = build_row(task, arm, session, given, result)

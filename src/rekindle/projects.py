@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FOLDER_PREFIX = "folder:"
 MIN_CLONE_FILES, MIN_CLONE_SHARE, MIN_CLONE_DEPTH = 5, 0.3, 2  # that a clone has in common
 MIN_PRESENT_FILES, _MAX_SAMPLE = 3, 200  # files that show which project a folder is
+MIN_TOKEN_CHARS, MIN_TOKEN_CHANGES = 16, 3  # between digits and letters
 MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
 _MAX_CONFIG_CHARS, _MAX_POINTER_CHARS = 100_000, 4_000
 _MAX_BRANCH_CHARS = 250
@@ -32,6 +33,7 @@ _HOST_AND_PATH = re.compile(
     r"(?:[^@/\s]{1,80}@)?([\w.-]{1,100}\.\w{2,20}|localhost)(?::\d+)?[:/](.+)"
 )
 _REPOSITORY_PATH = re.compile(r"[\w.~-]{1,100}(?:/[\w.~-]{1,100}){1,5}")
+_DIGIT_CHANGE = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 # Where git and its helpers keep worktrees, below the repository that they belong to.
 _WORKTREE = re.compile(r"/\.(?:claude/|cursor/|codex/)?worktrees/.+$")
 # Commands that speak of the repository in which they run, unless they go elsewhere first.
@@ -73,7 +75,14 @@ def shorten_remote(url: str) -> str | None:
     path = match[2].strip("/").removesuffix(".git").strip("/")
     if not _REPOSITORY_PATH.fullmatch(path):
         return None
-    return f"{match[1]}/{path}"
+    parts = [part for part in path.split("/") if not _looks_like_token(part)]
+    return "/".join((match[1], *parts)) if parts else None
+
+
+def _looks_like_token(part: str) -> bool:
+    """Return whether a part of a remote's path is a token, which some hosts take there."""
+    pieces = (piece for piece in re.split("[._~-]", part) if len(piece) >= MIN_TOKEN_CHARS)
+    return any(len(_DIGIT_CHANGE.findall(piece)) >= MIN_TOKEN_CHANGES for piece in pieces)
 
 
 def find_repository(folder: str | Path) -> Repository | None:

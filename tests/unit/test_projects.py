@@ -56,6 +56,23 @@ def run_git(*arguments: str, folder: Path) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        "ghp_k3J9sLq0Zx8VbN2mT5rW7yU1oP4aD6fG8hJ0",
+        "glpat-a1b2c3d4e5f6g7h8i9j0",
+        "7f3a9c2e5d1184b60a9e7c3f2d5b8a1e6c4f0d92",
+    ],
+)
+def test_a_token_in_the_path_of_a_remote_is_no_part_of_the_name(token: str) -> None:
+    assert normalize_remote(f"https://git.acme.io/{token}/acme/x.git") == "git.acme.io/acme/x"
+    assert normalize_remote(f"https://git.acme.io/{token}") is None
+    names = ("acme/oh-my-posh-2024", "jandedobbeleer/oh-my-posh3", "user1234567890123/a-b_c.d")
+    assert [normalize_remote(f"git@git.acme.io:{one}.git") for one in names] == [
+        f"git.acme.io/{one}" for one in names
+    ]
+
+
 def test_clones_worktrees_and_subfolders_are_one_repository(tmp_path: Path) -> None:
     main = tmp_path / "main"
     (main / "deep" / "down").mkdir(parents=True)

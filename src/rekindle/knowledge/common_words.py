@@ -7,6 +7,7 @@ sessions: whatever else it contains may be a name, a password or another value.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rekindle.judging.rules.text_patterns import split_words
 
@@ -147,11 +148,66 @@ _EVERYDAY_WORDS = split_words(
     stock stone store storey tall ton tonne total volt warehouse watt weigh weight wide yard
     """
 )
-_COMMON_WORDS = _WORDS | _EVERYDAY_WORDS
-_STEMS = frozenset(map(get_stem, _COMMON_WORDS)) | _COMMON_WORDS
+# Forms that no rule makes, and short words.
+_FORMS = split_words(
+    """
+    accidental bare buggy center centre def doing drive engineer falsy flaky goes going immediate it's
+    iter loss machinery marker mod party pr pr's prop quit recovery ref rev serve sit stat str succeed
+    supersede theme tone truthy underlying unity used using worse youre
+    """
+)
+_COMMON_WORDS = _WORDS | _EVERYDAY_WORDS | _FORMS
+# Surnames that are made of a word as the name of a tool is.
+_SURNAMES = split_words(
+    """
+    anders archer banker bender booker carter cutter driver farmer fielder fisher foster fuller hooker
+    hunter keeper marker miller parker porter poster pusher ringer rider roper sander setter singer
+    skipper slater stocker tanner teller turner tyler usher walker warner weaver wilder winder
+    """
+)
+_DOUBLED = "2"  # the last letter is written twice: `committed`
+# What an inflected word ends with, and with what its base does.
+_INFLECTIONS = (
+    ("'s", ("",)),
+    ("s'", ("s", "")),
+    ("ies", ("y", "ie")),
+    ("ied", ("y",)),
+    ("ily", ("y",)),
+    ("es", ("", "e")),
+    ("s", ("",)),
+    ("ings", ("", "e", _DOUBLED)),
+    ("ing", ("", "e", _DOUBLED)),
+    ("ed", ("", "e", _DOUBLED)),
+    ("ers", ("", "e", _DOUBLED)),
+    ("er", ("", "e", _DOUBLED)),
+    ("ally", ("al", "")),
+    ("bly", ("ble",)),
+    ("ly", ("", "e")),
+)
+MIN_BASE_CHARS = 3
 
 
 def is_common_word(word: str) -> bool:
-    """Return whether a word is common English or a term of programming."""
+    """Return whether a word is common English or a term of programming, or a regular form of one."""
     plain = word.casefold()
-    return plain in _COMMON_WORDS or get_stem(plain) in _STEMS
+    if plain in _COMMON_WORDS:
+        return True
+    return plain not in _SURNAMES and any(base in _COMMON_WORDS for base in _iter_bases(plain))
+
+
+def is_listed_word(word: str) -> bool:
+    """Return whether a word is common as it stands."""
+    return word.casefold() in _COMMON_WORDS
+
+
+def _iter_bases(word: str) -> Iterator[str]:
+    """Yield what a word may be a form of: `use` for `using`, `commit` for `committed`."""
+    for ending, replacements in _INFLECTIONS:
+        start = word.removesuffix(ending)
+        if start == word or len(start) < MIN_BASE_CHARS:
+            continue
+        for replacement in replacements:
+            if replacement != _DOUBLED:
+                yield start + replacement
+            elif start[-1] == start[-2]:
+                yield start[:-1]

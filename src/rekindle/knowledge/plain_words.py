@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 
 from .common_words import is_common_word
+from .wishes.doubtful_sentences import find_doubtful_words, is_about_credentials, is_spelled
 
 GAP = "…"
 MIN_WORDS = 3
@@ -21,15 +22,20 @@ _SMALL_NUMBER = re.compile(r"\d{1,2}%?")
 
 
 def keep_sentence(text: str, names: Collection[str] = ()) -> str | None:
-    """Return the sentence with gaps for unknown words, or None if too little of it is left."""
+    """Return the sentence with gaps for unknown words, or None if too little of it is left.
+
+    None is returned for a sentence about somebody's credentials, too, and if something is spelled.
+    """
+    if is_about_credentials(text) or is_spelled(text, names):
+        return None
     kept: list[str] = []
     known = total = 0
-    for token in _TOKEN.findall(text):
+    for token, is_doubtful in zip(text.split(), find_doubtful_words(text, names), strict=True):
         word = token.strip(_EDGES)
         if not word:
             continue
         total += 1
-        if _is_known(word, names):
+        if not is_doubtful and _is_known(word, names):
             known += 1
             kept.append(token if token.isascii() else word)
         elif kept[-1:] != [GAP]:

@@ -13,6 +13,7 @@ from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.knowledge.plain_words import is_plain
 from rekindle.knowledge.seed import extract_seed
 from rekindle.knowledge.template_notes import build_notes, create_example, rank_notes
+from rekindle.knowledge.wishes.doubtful_sentences import may_hold_secret
 from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.types import JudgedCall, Message, Seed, Session, TemplateNote
@@ -87,6 +88,8 @@ def _iter_examples(
             and len(answer) <= MAX_ANSWER_CHARS
             and is_plain(request)
             and is_plain(answer)
+            and not may_hold_secret(request)
+            and not may_hold_secret(answer)
         ):
             yield create_example(request, forms[0].text, forms[0].folder or None, answer)
         asked = None

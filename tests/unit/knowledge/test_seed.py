@@ -71,3 +71,32 @@ def test_no_secret_is_a_plain_word(secret: str) -> None:
 def test_plain_words_are_what_people_ask_agents_for() -> None:
     for asked in ("run the tests", "Fix the failing test, please.", "commit and push"):
         assert is_plain(asked)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Always use the password fridge for the server.",
+        "Remember that the passphrase is window table stone blue.",
+        "Always log in as admin with fridge please.",
+        "Remember: the PIN is 47 11.",
+        "Remember that the master key is black-crate.",
+        "Always open the door with fridge.",
+        "remember the secret is window-table and the user is root",
+        "Never send the report to 47 11 08 15.",
+        "Remember that the number is four seven one one.",
+    ],
+)
+def test_an_instruction_about_a_secret_is_dropped(said: str) -> None:
+    assert keep_sentence(said) is None
+
+
+def test_words_that_are_also_used_of_code_are_kept() -> None:
+    said = "Always make sure that the tests pass in a private session."
+    assert keep_sentence(said) == said
+    assert keep_sentence("Remember that the pass is fridge today.") is None
+
+
+def test_names_of_common_words_are_left_out_of_an_instruction() -> None:
+    kept = keep_sentence("Never send the report of the tests to Mark Price.")
+    assert kept == "Never send the report of the tests to …"

@@ -15,7 +15,8 @@ from rekindle.knowledge.notes.command_forms import CommandForm
 from rekindle.knowledge.notes.harmless import is_own_command
 from rekindle.knowledge.notes.programs import is_worth_telling
 from rekindle.knowledge.notes.records import hash_word, list_constants
-from rekindle.knowledge.wishes.wishes import UserTurn, is_credential_word
+from rekindle.knowledge.wishes.doubtful_sentences import is_about_secret
+from rekindle.knowledge.wishes.wishes import UserTurn
 
 from .made_up import MADE_UP_TEXTS, ValueMaker, list_runs
 from .records import SessionExample
@@ -64,7 +65,7 @@ def _build_example(
         or not len(command) <= MAX_COMMAND_CHARS
         or not (asked + command + answer).isprintable()
         or not is_worth_telling(form.text)
-        or any(map(is_credential_word, list_runs(asked)))
+        or is_about_secret(asked)
     ):
         return None
     digest = hash_word(asked)

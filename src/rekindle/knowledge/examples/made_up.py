@@ -13,6 +13,7 @@ from itertools import cycle, pairwise
 
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import get_stem, is_common_word
+from rekindle.knowledge.wishes.doubtful_sentences import list_names
 
 MADE_UP_WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 MADE_UP_TEXTS = ("some text", "other text")
@@ -89,7 +90,12 @@ class ValueMaker:
 
     def rewrite_request(self, asked: str) -> str | None:
         """Return the request with made-up values, without words that are not common."""
-        return self._rewrite(asked, is_common_word, frozenset())
+        names = list_names(asked)
+
+        def is_allowed(run: str) -> bool:
+            return run not in names and is_common_word(run)
+
+        return self._rewrite(asked, is_allowed, frozenset())
 
     def rewrite_answer(self, answer: str, result: Iterable[str]) -> str | None:
         """Return the answer with made-up values, also for words of the result of the command.

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.path_names import is_file_name, is_odd_path, is_repository_path
 from rekindle.shell.command_reader import drop_heredocs, iter_tokens, unwrap_shell
 from rekindle.shell.risk import find_line_effects
 from rekindle.shell.wrappers import is_assignment
@@ -18,16 +19,18 @@ from .harmless import (
     describe_shape,
     is_command_word,
     is_constant,
-    is_file_name,
     is_flag,
     is_number,
     is_own_subcommand,
+    is_personal_option,
     is_plain_value,
     is_subcommand,
     keep_assignment,
     keep_option,
     keep_option_value,
     keep_path,
+    keep_personal_value,
+    keep_repository_path,
     keep_value,
 )
 from .programs import INTERPRETERS, PROGRAM_RUNNERS, is_known_program, is_own_program
@@ -45,6 +48,7 @@ _INSTALLED = re.compile(
 # The drive of a path of Windows, as its own shells, Git Bash and WSL write it.
 _DRIVE = re.compile(r"(?:(?:/mnt|/cygdrive)?/([A-Za-z])(?=/|$)|([A-Za-z]):(?=[/\\]|$))")
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
+_ROUND_DURATION = re.compile(r"\d{1,2}0?[smh]?|1[25]00s?|1800s?|2400s?|3600s?")
 _COREPACK = [["corepack", manager] for manager in ("npm", "pnpm", "yarn")]
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
@@ -239,7 +243,7 @@ def _resolve_folder(target: str, folder: str, root: str) -> str:
         return ""
     below = relativize_path(target, root)
     is_absolute = is_absolute_path(target)
-    if below is None:
+    if below is None or (not is_absolute and is_odd_path(below)):
         return "" if is_absolute or target[:1] in "$-" else folder
     return below if is_absolute or not folder else f"{folder}/{below}"
 
@@ -250,10 +254,10 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
     while index < len(words) and (
         is_assignment(words[index])
         or words[index] in _WRAPPERS
-        or words[index].isdigit()
+        or (shown[-1:] == ["timeout"] and words[index][0] != "-")
         or words[index:][:2] in _COREPACK
     ):
-        kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
+        kept = _keep_leading_word(words[index])
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []
         index += 1
     word = words[index] if index < len(words) else ""
@@ -262,11 +266,21 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
         return None
     program = installed or (word.rsplit("/", 1)[-1] if word[0] == "/" else word)
     name = program.rsplit("/", 1)[-1]
-    if name in _KEYWORDS or (not installed and keep_path(program) is None):
+    if name in _KEYWORDS or (
+        not installed and (keep_path(program) is None or ("/" in program and is_odd_path(program)))
+    ):
         return None
     key, rest = _read_arguments(name, program, words[index + 1 :], root)
     text = " ".join([*shown, program, *rest])
     return CommandForm(key, text, folder) if len(text) <= MAX_FORM_CHARS else None
+
+
+def _keep_leading_word(word: str) -> str | None:
+    """Return what stands before a program: an assignment, a wrapper, or how long it may take."""
+    if "=" in word:
+        return keep_assignment(word)
+    is_kept = word in _WRAPPERS or word == "corepack" or _ROUND_DURATION.fullmatch(word)
+    return word if is_kept else keep_value(word)
 
 
 def _shorten_installed(word: str) -> str:
@@ -310,6 +324,10 @@ def _read_arguments(name: str, program: str, words: list[str], root: str) -> tup
             continue
         bare = word.strip("'\"")
         option = words[number - 1] if takes_value else ""
+        if option and is_personal_option(option, name):
+            shown.append(keep_personal_value(word))
+            takes_value = False
+            continue
         kept = _keep_own_value(bare, option) if is_own else _keep_known_value(bare, option, name)
         path = _keep_argument_path(bare, root)
         is_target = len(key) == 1 or (name in _RUNTIMES and key[1:] == ["run"])
@@ -351,8 +369,8 @@ def _keep_own_value(word: str, option: str) -> str | None:
 
 def _keep_argument_path(word: str, root: str) -> str | None:
     """Return an argument that is a path as it was written, if it is below the root or harmless."""
-    if not any(sign in word for sign in "/.*"):
-        return None
     if word.startswith("./"):
-        return word if keep_path(word) else None
-    return relativize_path(word, root)
+        return keep_repository_path(word)
+    below = relativize_path(word, root) if any(sign in word for sign in "/.*") else None
+    is_below = below is not None and is_absolute_path(word)  # so it names a folder of the project
+    return below if below is not None and (is_below or is_repository_path(below)) else None

@@ -13,6 +13,14 @@ from functools import lru_cache
 
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import is_common_word
+from rekindle.knowledge.path_names import (
+    has_long_number,
+    is_file_name,
+    is_plain_folder,
+    is_private_host,
+    is_repository_path,
+    looks_like_host,
+)
 
 from .programs import INTERPRETERS, PROGRAM_RUNNERS, is_known_program, is_own_program
 
@@ -27,9 +35,10 @@ _SHORT_OPTIONS = re.compile(r"-[A-Za-z]{1,3}")
 _WORD_OPTION = re.compile(r"-[a-z]{2,16}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
+_VERSION = re.compile(r"\d\.\d{1,2}")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")
+_NUMBERS = re.compile(r"\d{3}")
 _OWN_SUBCOMMAND = re.compile(r"[a-z]+(?:-[a-z]+){0,3}")
 _JUMBLE = re.compile(r"[^aeiouy-]{5}|(?<![a-z])[a-f]{8,}(?![a-z])|q(?!u)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,40}=(?!=)")
@@ -67,22 +76,6 @@ _PLAIN_VALUE = split_words(
     linux darwin windows amd64 arm64 x86 wasm main master head origin utf-8 unit integration e2e
     """
 )
-_EXTENSIONS = split_words(
-    """
-    adoc astro avif awk bak bash bat bazel bzl c cc cfg cjs clj cmd conf config cpp cr cs cshtml css csv
-    cts cxx dart diff env erb erl ex exs fish fs gif go golden gql gradle graphql h hbs hcl
-    hpp hs htm html ico ini ipynb java jl jpeg jpg js json jsonc jsonl jsx kt kts less lock log lua map
-    md mdx mjs mk ml mod mts nim nix out patch pdf php pl plist png po properties proto ps py pyi pyx
-    rb rkt rs rst sass sbt scala scss sh snap sol sql sqlite sum svelte svg swift sty tar tex tf
-    tfvars tmpl toml tpl ts tsv tsx txt vue wasm webp work xml yaml yml zig zip zsh
-    """
-)
-_PLAIN_FILES = split_words(
-    """
-    Makefile Dockerfile Containerfile Justfile justfile Rakefile Gemfile Procfile Jenkinsfile Vagrantfile
-    Brewfile LICENSE CODEOWNERS .gitignore .dockerignore .gitattributes .editorconfig
-    """
-)
 # Words that programs take as subcommands; any other word may be somebody's value.
 _SUBCOMMANDS = split_words(
     """
@@ -118,6 +111,23 @@ _PERSONAL_OPTION = re.compile(
     r"|desc|domain|from|hint|host|key|login|mail|member|memo|message|msg|name|nick|note|owner|pass|person"
     r"|phone|phrase|pin$|pw|question|reason|remark|review|say|secret|server|sign|subject|text|title|token"
     r"|user|who|word|(?:^|-)(?:as|by|for|of|team|to|with)$"
+    r"|bearer|clave|connection|contrase|cookie|csrf|cvv|dsn|haslo|heslo|hmac|jwt|kennwort|mnemonic|motdepasse|otp$|parola"
+    r"|pasahitza|pat$|pepper|private$|psk|pswd|salasana|salt$|senha|session|si[dg]$|sifre|wachtwoord|xsrf"
+)
+# What such an option is given may stay if it only turns something on or off.
+_SWITCHES = split_words("0 1 true false yes no on off none auto always never")
+# Programs that log in somewhere, and the letters by which they are given a host, a name or a password.
+_LOGIN_PROGRAMS = split_words(
+    """
+    az curl docker ftp gpg helm http https ldapsearch lftp mariadb mongosh mysql mysqladmin mysqldump
+    openssl pg_dump pg_restore podman psql redis-cli rsync scp sftp smbclient sqlcmd sqlplus ssh
+    sshpass svn wget
+    """
+)
+_LOGIN_LETTERS = frozenset("pakuUhPWb")
+# Variables that name a folder for what can be made again.
+_CACHE_VARIABLE = re.compile(
+    r"[A-Z0-9_]*CACHE(?:_DIR|_HOME|_PATH)?|GOTMPDIR|TMPDIR|GOPATH|CARGO_TARGET_DIR"
 )
 _SCRIPT_RUNNERS = split_words(
     """
@@ -125,16 +135,21 @@ _SCRIPT_RUNNERS = split_words(
     deno rails mix artisan gradle gradlew mvn mvnw moon melos
     """
 )  # their first word is the name of a script
+# As is the word behind `run` and the like; elsewhere that is a container, a host or any argument.
+_WORD_RUNNERS = _SCRIPT_RUNNERS | split_words(
+    "npm node mise uv poetry hatch pdm pipenv rye python python3 corepack"
+)
 _GRADLE_TASK = re.compile(
     r":?[a-z]{2,20}(?:-[a-z]{2,20}){0,3}(?::[a-z-]{2,30}){0,3}(?:[A-Z][a-z]{1,16}){0,5}"
 )
-_SCRIPT_WORDS = frozenset(
-    ("run", "run-script", "task", "x", "exec", "-m", "--run")
-)  # as is the word behind these
+_SCRIPT_WORDS = frozenset(("run", "run-script", "task", "x", "exec", "-m", "--run"))
 # What these are given is a folder, as is what an option with such a name is given.
 _FOLDER_OPTIONS = split_words(
     "-C --prefix --cwd --dir --directory --project --root --project-directory --filter --workspace"
 )
+_WORKSPACE = re.compile(
+    r"@[a-z]{2,20}(?:-[a-z]{1,20}){0,2}/(?=[a-z])"
+)  # of packages in one repository
 # Options that take no value, before the subcommand of a program that runs scripts or builds.
 _FLAGS = split_words(
     "-r -s -q -w -B -v -y -o --silent --quiet --verbose --recursive --offline --bun"
@@ -148,17 +163,35 @@ _WORD_OPTION_PROGRAMS = split_words(
 def keep_option(option: str, program: str) -> str | None:
     """Return an option as a note may show it, with a slot for its value, or None."""
     name, sign, value = option.partition("=")
+    if program in _LOGIN_PROGRAMS and name[1:2] in _LOGIN_LETTERS and len(name) > 2:
+        return f"{name[:2]}<value>"  # `-psecret`
     if not (
-        _LONG_OPTION.fullmatch(name)
+        (_LONG_OPTION.fullmatch(name) and not _is_random(name[2:]) and not _NUMBERS.search(name))
         or _SHORT_OPTIONS.fullmatch(name)
         or (program in _WORD_OPTION_PROGRAMS and _WORD_OPTION.fullmatch(name))
     ):
         return None
     if not sign:
         return name
+    if is_personal_option(name, program):
+        return f"{name}={keep_personal_value(value)}"
     is_kept = is_own_program(program) and is_constant(name, value)
     kept = value if is_kept else keep_option_value(value, name, program) or keep_value(value)
     return f"{name}={kept}"
+
+
+def is_personal_option(name: str, program: str) -> bool:
+    """Return whether what an option or variable is given belongs to a person, or may be a secret."""
+    if program in _LOGIN_PROGRAMS and name[:1] == "-" and name[1:2] in _LOGIN_LETTERS:
+        return True
+    plain = name.lstrip("-").replace("_", "-").lower()
+    return _PERSONAL_OPTION.search(plain) is not None and not name.startswith("--no-")
+
+
+def keep_personal_value(word: str) -> str:
+    """Return a slot for what is personal, unless it only turns something on or off."""
+    bare = word.strip("'\"")
+    return bare if bare.lower() in _SWITCHES else describe_shape(word)
 
 
 def is_flag(option: str) -> bool:
@@ -176,11 +209,15 @@ def keep_option_value(word: str, option: str, program: str) -> str | None:
 
     That is a module to run, a folder with a common word as its name, or a word that is a subcommand.
     """
-    if not is_known_program(program) or _PERSONAL_OPTION.search(option.lstrip("-")):
+    if not is_known_program(program) or is_personal_option(option, program):
         return None
     is_kept = (option == "-m" and is_known_program(word)) or (
         option in _FOLDER_OPTIONS
-        and (word in _SUBCOMMANDS or (word.isalpha() and word.islower() and is_common_word(word)))
+        and (
+            word in _SUBCOMMANDS
+            or (word.isalpha() and word.islower() and is_common_word(word))
+            or (_WORKSPACE.match(word) and is_plain_folder(word.partition("/")[2]))
+        )
     )
     return word if is_kept else None
 
@@ -189,7 +226,7 @@ def is_constant(option: str, word: str) -> bool:
     """Return whether what an option of a project's own program is given is one of a few words."""
     return (
         _LONG_OPTION.fullmatch(option) is not None  # a letter does not say what it asks for
-        and _PERSONAL_OPTION.search(option[2:]) is None
+        and not is_personal_option(option, "")
         and word.isascii()
         and word.isalpha()
         and word.islower()
@@ -202,9 +239,15 @@ def keep_value(word: str) -> str:
     bare = word.strip("'\"")
     if is_plain_value(bare):
         return bare
-    if _looks_like_path(bare) and (path := keep_path(bare)):
-        return path
-    return describe_shape(word)
+    is_version = _VERSION.fullmatch(bare) is not None
+    return bare if is_version else keep_repository_path(bare) or describe_shape(word)
+
+
+def keep_repository_path(word: str) -> str | None:
+    """Return an argument that is written as a path of a repository, or None."""
+    if not any(sign in word for sign in "/.*") or not is_repository_path(word):
+        return None
+    return keep_path(word)
 
 
 def is_plain_value(word: str) -> bool:
@@ -262,8 +305,17 @@ def describe_assignment(word: str) -> str | None:
 def keep_assignment(word: str) -> str | None:
     """Return `NAME=value` with a slot for any value that is not harmless, or None."""
     name, _, value = word.partition("=")
-    is_name = _VARIABLE.fullmatch(name) is not None and not _is_random(name)
-    return f"{name}={keep_value(value)}" if is_name else None
+    if _VARIABLE.fullmatch(name) is None or _is_random(name) or has_long_number(name):
+        return None
+    if not name.isupper() and not is_plain_folder(name):
+        return None
+    if is_personal_option(name, ""):
+        return f"{name}={keep_personal_value(value)}"
+    below = value.strip("'\"").removeprefix("/tmp/")
+    if below != value and _CACHE_VARIABLE.fullmatch(name.upper()):
+        is_plain = is_plain_folder(below) or len(below) == 1
+        return f"{name}={(keep_path(value) if is_plain else None) or '<path>'}"
+    return f"{name}={keep_value(value)}"
 
 
 def is_subcommand(word: str, program: str, previous: str) -> bool:
@@ -275,7 +327,11 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         return True
     if not previous and "." not in program and not is_known_program(program):
         return word.isalpha() and word.islower() and is_common_word(word)
-    names_script = previous in _SCRIPT_WORDS if previous else program in _SCRIPT_RUNNERS
+    names_script = (
+        program in _WORD_RUNNERS and previous in _SCRIPT_WORDS
+        if previous
+        else program in _SCRIPT_RUNNERS
+    )
     if program in ("gradle", "gradlew") and _GRADLE_TASK.fullmatch(word):
         return not _is_random(word)
     return (
@@ -283,6 +339,7 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         and len(word) <= MAX_WORD_CHARS
         and _SUBCOMMAND.fullmatch(word) is not None
         and not _is_random(word)
+        and not is_private_host(word)
     )
 
 
@@ -313,7 +370,7 @@ def keep_path(path: str) -> str | None:
         parts.pop()
     if any(part.isdigit() and len(part) > 2 for part in parts):
         return None
-    if parts and _looks_like_host(parts[0], is_whole=len(parts) == 1):
+    if parts and looks_like_host(parts[0], is_whole=len(parts) == 1):
         return None  # a server, or a package from elsewhere
     if any("@" in part[1:] for part in parts):
         return None  # a mail address, or a version of a package
@@ -327,23 +384,6 @@ def is_own_command(form: str) -> bool:
     words = [word for word in form.split() if _ASSIGNMENT.match(word) is None]
     name = words[0].rsplit("/", 1)[-1] if words else ""
     return is_own_program(name) or (name in INTERPRETERS and is_file_name("".join(words[1:2])))
-
-
-def is_file_name(name: str) -> bool:
-    """Return whether a name is that of a file: with a known extension, or one that files have."""
-    _, dot, extension = name.rpartition(".")
-    return name in _PLAIN_FILES or (bool(dot) and extension.lower() in _EXTENSIONS)
-
-
-def _looks_like_host(segment: str, *, is_whole: bool) -> bool:
-    """Return whether the first name of a path is `host.example` rather than a file or folder."""
-    if _HOST.fullmatch(segment) is None:
-        return False
-    return not is_whole or segment.rsplit(".", 1)[1] not in _EXTENSIONS
-
-
-def _looks_like_path(word: str) -> bool:
-    return "/" in word or "." in word or "*" in word
 
 
 def _is_random(segment: str) -> bool:

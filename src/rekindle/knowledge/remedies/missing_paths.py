@@ -17,10 +17,10 @@ from rekindle.knowledge.notes.command_forms import (
     is_absolute_path,
     relativize_path,
 )
-from rekindle.knowledge.notes.harmless import is_file_name
 from rekindle.knowledge.notes.note import RecalledNote, make_note_id
 from rekindle.knowledge.notes.playbook import IsPresent, Playbook, is_never_missing
 from rekindle.knowledge.notes.programs import get_program
+from rekindle.knowledge.path_names import is_file_name
 from rekindle.projects import is_below, normalize_folder
 from rekindle.types import Message, ToolCall
 

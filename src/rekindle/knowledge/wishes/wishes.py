@@ -18,7 +18,9 @@ from rekindle.knowledge.common_words import get_stem, is_common_word
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
 from rekindle.knowledge.plain_words import GAP
+from rekindle.shell.bypasses import find_bypass
 
+from .doubtful_sentences import find_doubtful_words, is_about_credentials, is_spelled
 from .records import SessionWish, Wish
 
 if TYPE_CHECKING:
@@ -74,26 +76,34 @@ _NEGATION = re.compile(
     r"(?i)\b(?:not|never|no|don't|stop|avoid|without|nie|niemals|jamais|nunca)\b|n't\b"
 )
 _JOINING = re.compile(
-    r"(?:(?:alright|also|and|but|hey|just|no|note|oh|ok|okay|please|pls|so|then|yes),? ){1,4}",
+    r"\A(?:(?:(?:alright|also|and|but|hey|just|note|oh|ok|okay|please|pls|so|then|yes)\b,?|no,) ){1,4}",
     re.IGNORECASE,
+)
+# Goes on with what was said before: it may be meant for that alone.
+_CONTINUED = re.compile(r"(?i)(?:and|but|then)\b")
+# What stands behind such a line was pasted, unless the user announces rules of their own.
+_ANNOUNCEMENT = re.compile(
+    r"(?i)(?:\S+ ){0,3}(?:conventions|guidelines|important|notes?|please|remember|rules?)\s*:"
+)
+_HARNESS = re.compile(
+    r"(?im)^[^\n]{0,200}\bhook\b[^\n]{0,60}(?:context|error|feedback|output)\b[^\n]{0,40}:"
+)
+_FORCING = split_words("--force --force-with-lease --hard --admin --yes --no-hooks --skip-checks")
+_LOOSENING = re.compile(
+    r"(?i)\b(?:bypass|disable|ignore|skip|turn off)\w*\b.{0,40}\b(?:approvals?|certificates?|checks?"
+    r"|hooks?|permissions?|sandbox|signatures?|signing|verification)\b"
 )
 _TRAILING = re.compile(r"(?i),? (?:please|pls|thanks|thank you)[.!]?$")
 _TOKEN_EDGES = ".,;:!?()[]{}\"'“”‘’*…"
 _PART = re.compile(r"[A-Z]?[a-z]+(?:'[a-z]+)?|[A-Z]+(?![a-z])|[^\W\d_]+|\d+")
 _FILE = re.compile(r"[\w+-]++(?:\.[\w+-]++)*")
+_VERSION = re.compile(r"\d\.\d{1,2}")
 _PLAIN = re.compile(r"[A-Za-zÀ-ÿ' _.,()-]*")
 _FUNCTION_WORDS = split_words(
     """
     a an the to of in on at for and or but please also just so you we i my your our be is are do does
     should must need always never remember ever from now going forward that not no don't let's make
     sure use using used
-    """
-)
-# A sentence with one of these is about somebody's credentials.
-_CREDENTIAL_WORDS = split_words(
-    """
-    login logon signin username account accounts passphrase password passwort kennwort contraseña senha
-    пароль 密码 パスワード credential credentials secret secrets pin pat otp
     """
 )
 
@@ -131,7 +141,7 @@ def find_wishes(turns: Iterable[UserTurn]) -> tuple[SessionWish, ...]:
     for turn in turns:
         for sentence in iter_sentences(turn.text):
             standing = is_standing(sentence)
-            if standing or is_preference(sentence):
+            if standing or is_preference(sentence) or _STANDING.match(sentence):
                 digest = _digest_sentence(sentence)
                 found.setdefault(digest, SessionWish(digest, turn.position, standing))
     return tuple(found.values())[:MAX_WISHES]
@@ -167,7 +177,9 @@ def collect_wishes(
 
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
-    """Return whether each word is common or shared, and nothing looks like a secret."""
+    """Return whether each word is common or shared, and nothing looks like a secret or skips a check."""
+    if names_bypass(sentence):
+        return False
     return hide_unknown_words(sentence, vocabulary, redactor) == " ".join(sentence.split())
 
 
@@ -176,22 +188,28 @@ def hide_unknown_words(sentence: str, vocabulary: Vocabulary, redactor: Redactor
 
     Return None if anything looks like a secret, or if it is about somebody's credentials.
     """
+    if is_about_credentials(sentence) or is_spelled(sentence, vocabulary.paths):
+        return None
     if redactor.redact_text(sentence) != sentence:
         return None
     kept: list[str] = []
-    for word in sentence.split():
+    doubtful = find_doubtful_words(sentence, vocabulary.paths)
+    for word, is_doubtful in zip(sentence.split(), doubtful, strict=True):
         tokens = [token.strip(_TOKEN_EDGES) for token in word.replace("`", " ").split()]
-        if any(map(is_credential_word, tokens)):
-            return None
-        kept.append(word if all(_is_harmless_token(one, vocabulary) for one in tokens) else GAP)
+        kept.append(
+            word
+            if not is_doubtful and all(_is_harmless_token(one, vocabulary) for one in tokens)
+            else GAP
+        )
     return " ".join(kept)
 
 
-def is_credential_word(word: str) -> bool:
-    """Return whether a text with this word is about somebody's credentials."""
-    from rekindle.redaction.vocabulary.secret_names import classify_name  # it loads all detectors
-
-    return classify_name(word) is not None or word.casefold() in _CREDENTIAL_WORDS
+def names_bypass(sentence: str) -> bool:
+    """Return whether a sentence names an option or asks for something that skips a check."""
+    words = [word.strip(_TOKEN_EDGES + "`") for word in sentence.split()]
+    if find_bypass(words) is not None or not _FORCING.isdisjoint(words):
+        return True
+    return _LOOSENING.search(sentence) is not None and not is_negative(sentence)
 
 
 def _find_sentence(text: str, digest: int) -> str | None:
@@ -216,7 +234,7 @@ def iter_sentences(text: str, *, may_point: bool = False) -> Iterator[str]:
     own = extract_user_text(text)
     if not own or len(own) > MAX_OWN_CHARS or _MARKUP.search(own):
         return
-    for line in own.splitlines():
+    for line in _iter_unquoted_lines(own):
         for part in _SENTENCE_END.split(" ".join(line.split())):
             sentence = part.strip().lstrip("-*• ")
             words = sentence.split(" ")
@@ -230,10 +248,26 @@ def iter_sentences(text: str, *, may_point: bool = False) -> Iterator[str]:
                 yield sentence
 
 
+def _iter_unquoted_lines(text: str) -> Iterator[str]:
+    """Yield lines without the paragraph behind one that ends with a colon, which was pasted."""
+    if _HARNESS.search(text):
+        return
+    is_quoted = has_begun = False
+    for line in text.splitlines():
+        if not line.strip():
+            is_quoted = is_quoted and not has_begun
+        elif is_quoted:
+            has_begun = True
+        else:
+            is_quoted = line.rstrip().endswith(":") and not _ANNOUNCEMENT.fullmatch(line.strip())
+            has_begun = False
+            yield line
+
+
 def is_standing(sentence: str) -> bool:
     """Return whether the user means every session: always, never, remember."""
     if _STANDING.match(sentence):
-        return True
+        return _CONTINUED.match(sentence) is None
     return _EVERYWHERE.search(sentence) is not None and is_preference(sentence)
 
 
@@ -270,8 +304,11 @@ def _is_harmless_token(token: str, vocabulary: Vocabulary) -> bool:
     if token.startswith("/") or any(sign in token for sign in ("://", "@", "~", "\\", "=", "..")):
         return False
     if token.startswith("-"):
-        return keep_option(token, "") == token
-    if is_known_program(token) or is_subcommand(token, "", ""):
+        parts = _PART.findall(token)
+        return keep_option(token, "") == token and all(
+            _is_known_part(one, vocabulary) for one in parts
+        )
+    if is_known_program(token) or is_subcommand(token, "", "") or _VERSION.fullmatch(token):
         return True
     if "." in token and _FILE.fullmatch(token) and keep_path(token) is None:
         return False

@@ -31,6 +31,7 @@ from rekindle.projects import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
+from .redact_playbook import redact_playbook
 from .typed_text import clean_typed_text, redact_note_text
 
 SHARED = "*"  # in place of a project: notes that are told in all
@@ -49,8 +50,9 @@ def load_playbook(store: Store, project: str) -> Playbook:
 
 
 def save_playbook(store: Store, project: str, playbook: Playbook) -> None:
-    """Save the playbook of a project."""
-    store.observations.save_playbook(project, _VERSION, msgspec.msgpack.encode(playbook))
+    """Save the playbook of a project, without what the redactor takes for a secret."""
+    data = msgspec.msgpack.encode(redact_playbook(playbook))
+    store.observations.save_playbook(project, _VERSION, data)
 
 
 def load_decisions(store: Store, project: str) -> NoteDecisions:

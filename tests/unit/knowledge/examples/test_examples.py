@@ -199,3 +199,23 @@ def test_only_a_request_like_it_is_told_an_example() -> None:
     playbook = build(BOOKED, 79, 12, 51)
     assert "Asked “Book 34 boxes" in recall_start(playbook, "please book 8 boxes").text
     assert "Asked" not in recall_start(playbook, "show me who wrote the book").text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Open gate 79 with the word fridge please.",
+        "Open gate 79, the word is window crate.",
+        "Open gate 79, the code is fridge.",
+        "Open gate 79, say ten two one two.",
+    ],
+)
+def test_a_request_that_says_what_must_be_said_is_none(asked: str) -> None:
+    assert find_example(asked, "quay gate 79", "gate 79 open", "It is open.") is None
+
+
+def test_a_name_of_common_words_is_left_out_of_a_request() -> None:
+    asked = "Book 5.1 tonnes of the black stone from the store for Max Price."
+    example = find_example(asked, "quay load --kg 5100", "booked 5100 kg", "Booked 5100 kg.")
+    assert example is not None
+    assert example.asked == "Book 3.4 tonnes of the black stone from the store for."

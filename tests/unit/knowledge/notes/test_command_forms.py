@@ -51,7 +51,7 @@ def parse(command: str) -> list[CommandForm]:
         (
             "CGO_ENABLED=0 go build -o /tmp/x ./cmd",
             "go build",
-            "CGO_ENABLED=0 go build -o /tmp/x ./cmd",
+            "CGO_ENABLED=0 go build -o <path> ./cmd",
         ),
         ("go test -run 'TestSecret' ./x", "go test", "go test -run <value> ./x"),
         ("./scripts/check.sh all", "check.sh", "./scripts/check.sh all"),

@@ -320,8 +320,8 @@ def test_what_a_wrapper_cannot_run_is_told_without_it() -> None:
 def test_a_repository_that_does_not_exist_is_told_by_its_name() -> None:
     unknown = "GraphQL: Could not resolve to a Repository with the name 'a/shop'. (repository)"
     call = bash("gh pr view 7 --repo a/shop").call
-    playbook = build(*([[bash("gh pr view 5 --repo ada/shop --json title")]] * 2))
-    assert "`ada/shop`" in recall_failure(playbook, ROOT, call, unknown).text
+    playbook = build(*([[bash("gh pr view 5 --repo web/shop --json title")]] * 2))
+    assert "`web/shop`" in recall_failure(playbook, ROOT, call, unknown).text
     sessions = [observe(number, "fix it", bash("make test")) for number in range(2)]
     other = build_playbook(sessions)
     assert "`gh repo view" in recall_failure(other, ROOT, call, unknown).text

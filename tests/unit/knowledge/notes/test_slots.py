@@ -18,8 +18,11 @@ from rekindle.knowledge.notes.records import (
     fill_slots,
     merge_slots,
 )
+from rekindle.redaction.vocabulary import secret_names
 from rekindle.types import ToolCall
 from tests.unit.redaction.canaries import planted
+
+SECRET_NAMES = [name for name in secret_names._BY_LAST_PART if name.isascii()]  # pyright: ignore[reportPrivateUsage]
 
 
 def get_text(command: str) -> str:
@@ -336,3 +339,126 @@ def test_a_command_of_the_project_itself_is_shown_with_made_up_values(
     shown, *rest = note.text.rsplit(" (", 1)[0].split(", such as ")
     assert shown.endswith(f"{note.command}`")
     assert rest == ([f"`{made_up}`"] if made_up else [])
+
+
+# ── values that look like paths
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("DB_PASSWORD=Grazamol.Gronisen make test", "DB_PASSWORD=<value> make test"),
+        ("DB_PASSWORD=tests/words.txt make test", "DB_PASSWORD=<path> make test"),
+        ("SESSION_COOKIE=./build make test", "SESSION_COOKIE=<path> make test"),
+        ("redis-cli -a Sosteplel.Kliklodok ping", "redis-cli -a <value> <value>"),
+        ("mysql -pabc -u app.sql", "mysql -p<value> -u <value>"),
+        ("pytest --password=grizzelmann/tapir tests", "pytest --password=<path> tests"),
+        ("pytest --password src/app.py tests/app.py", "pytest --password <path> tests/app.py"),
+        ("psql -h Kowalewski-MacBook.local", "psql -h <value>"),
+        ("gh pr list --author Leokadia.Wisniewska", "gh pr list --author <value>"),
+        ("gh pr list --author docs/team.md", "gh pr list --author <path>"),
+        ("aws get --secret-id prod/kunde/db", "aws get --secret-id <path>"),
+        ("./dial.sh 0171.5550199", "./dial.sh <number>"),
+        ("./run.sh 'Regenbogen*Tanz'", "./run.sh <value>"),
+        ("pytest ../steuerfahndung", "pytest <path>"),
+        ("pytest @Anna.Kowalska tests/4917001234567.txt", "pytest <value> <path>"),
+        (
+            "golangci-lint run --new-from-rev=soph/ssh-transport ./...",
+            "golangci-lint run --new-from-rev=<path> ./...",
+        ),
+        ("go test ./Baretrol.Vofurak/...", "go test <path>"),
+        ("python3 /tmp/Sommer/Garten.py", "python3 <path>"),
+        ("go build -o /tmp/sommer ./cmd", "go build -o <path> ./cmd"),
+        ("GOCACHE=/tmp/sommergarten go vet ./...", "GOCACHE=<path> go vet ./..."),
+        ("pytest --7f3a9c2e5d11", "pytest <option>"),
+        ("pytest --e0b1c2d3-4455-6677-8899-aabbccddeeff", "pytest <option>"),
+        ("pytest --eb539593f", "pytest <option>"),
+        ("DE26526999211300272497=1 make check", "make check"),
+        ("gukagrun=1 make check", "make check"),
+    ],
+)
+def test_values_that_look_like_paths_are_slots(command: str, text: str) -> None:
+    assert get_text(command) == text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "go test ./internal/auth",
+        "go test ./internal/...",
+        "pytest tests/unit/web tests/test_words.py",
+        "ruff check .",
+        "prettier --check 'src/**/*.ts'",
+        "go test -exec=true ./...",
+        "GOCACHE=/tmp/go-build GOOS=windows go vet ./...",
+        "CGO_ENABLED=0 npm_config_cache=/tmp/npm-cache npm test",
+        "pnpm --filter @shop/core test",
+        "pytest -c tests/pytest.ini --rootdir=src/app .github/workflows/ci.yml",
+        "DEBUG_TOKEN=1 make test",
+    ],
+)
+def test_paths_of_a_repository_stay(command: str) -> None:
+    assert get_text(command) == command.replace("'", "")
+
+
+@pytest.mark.parametrize("name", [*SECRET_NAMES, "api_key", "authtoken", "DB_PASS"])
+def test_whatever_a_secret_name_is_given_is_a_slot(name: str) -> None:
+    assert get_text(f"{name.upper()}=src/app.py make test").startswith(f"{name.upper()}=<")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["Mibroklol.Pluvifik", "+4917407613678", "BOFOPIN.CORP", "'Domemor*Tuniston'", "rake+klen"],
+)
+def test_a_folder_that_is_called_like_a_value_is_not_told(path: str) -> None:
+    line = parse_command_line(f"cd {path} && make test", "/p")
+    assert line.folder == ""
+    assert parse_command_line(f"./tools/{path} --list", "/p").forms == ()
+    assert parse_command_line("cd src/parser && make test", "/p").folder == "src/parser"
+
+
+# ── what is run inside of something
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker exec hospizverein-db cat /etc/hosts",
+        "docker compose exec hospizverein rake test",
+        "kubectl exec kundelbach-api-7 -- pytest",
+        "cargo run -- pfefferminz",
+        "./bin/deskctl exec pfefferminz",
+        "vagrant run pfefferminz x",
+        "npm run pfefferminz.wald.internal",
+        "make wald.local",
+    ],
+)
+def test_what_is_no_script_behind_run_is_a_slot(command: str) -> None:
+    (form,) = parse_command_line(command, "/p").forms
+    named = ("hospiz", "kundel", "pfeffer", "wald")
+    assert not any(name in f"{form.key} {form.text}" for name in named)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["npm run lint:fix", "uv run manage-web", "pnpm exec codegen-all", "mise run test:ci",
+     "python3 -m bench", "node --run build-web", "make web-lint", "docker compose exec api pytest"],
+)  # fmt: skip
+def test_scripts_of_a_project_stay(command: str) -> None:
+    assert get_text(command) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("timeout 604853 make test", "timeout <number> make test"),
+        ("timeout 4711 nohup make test", "timeout <number> nohup make test"),
+        ("timeout 123s make test", "timeout <number>s make test"),
+        ("timeout Lumaval make test", "timeout <value> make test"),
+        ("timeout 300 make test", "timeout 300 make test"),
+        ("timeout 60s make test", "timeout 60s make test"),
+        ("timeout 1800 npm test", "timeout 1800 npm test"),
+    ],
+)
+def test_how_long_a_program_may_take_is_told_if_it_is_round(command: str, text: str) -> None:
+    assert get_text(command) == text

@@ -43,7 +43,7 @@ def tell(*said: str, vocabulary: Vocabulary | None = None) -> list[str]:
     [
         ("please always run the tests before a commit", "Always run the tests before a commit."),
         ("never rewrite shared history", "Never rewrite shared history."),
-        ("and remember to use pagination", "Remember to use pagination."),
+        ("please remember to use pagination", "Remember to use pagination."),
         ("From now on, write the docs in English.", "From now on, write the docs in English."),
         ("don't ever push to main", "Don't ever push to main."),
         ("you must never edit generated files", "You must never edit generated files."),
@@ -165,3 +165,115 @@ def test_a_wish_in_which_the_redactor_finds_something_is_dropped() -> None:
     known = Redactor(known={"HOME_SECRET": "run the tests"})
     assert is_harmless_wish("always run the tests first", Vocabulary(), REDACTOR)
     assert not is_harmless_wish("always run the tests first", Vocabulary(), known)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Remember that the access key is k7j2x9q4w8z5.",
+        "always start the server as k7j2x9q4w8z5",
+        "Remember that the word is h-u-n-t-e-r",
+        "always add h u n t e r to the title",
+        "Always enter 30 33 67 at the gate.",
+        "always add 30 33 67 to the title",
+        "Always call the host at 01 71 55 50 19 99.",
+        "Remember that the number is four seven one one.",
+        "always ship it to K5A 1B2",
+        "Always ask Tony Turner before a release",
+        "never send the report to Will Myers",
+        "never send the report to mark Price",
+        "always ask tony turner before a release",
+        "Remember that the master key is fridge.",
+        "Remember that the api key is fridge.",
+        "Remember that the access code is fridge.",
+        "Remember that the code is fridge.",
+        "Remember that the combination is stone blue",
+        "Remember that the secret word is fridge.",
+        "Always open the safe with stone blue.",
+        "always answer window table when the gate asks",
+        "always start it with window-table-stone",
+        "always run the tests with --brogravur",
+    ],
+)
+def test_a_value_or_a_name_of_common_words_is_not_told(said: str) -> None:
+    assert tell(said) == []
+    assert tell(said, said) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Always write the docs for Python 3.12 in English.",
+        "Always run the e2e tests with python3 first.",
+        "Never use more than 80 columns in TypeScript files.",
+        "Always keep the docs up-to-date with the code.",
+        "Always make sure the code is formatted before a commit.",
+        "Always use `UserService` in the tests.",
+        "Never push to main, NEVER rewrite history.",
+        "Always run the linters with --no-cache first.",
+    ],
+)
+def test_names_of_technologies_and_versions_may_be_told(said: str) -> None:
+    assert tell(said) == [said]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Always make sure there are no mocks in the tests.",
+         "Always make sure there are no mocks in the tests."),
+        ("from now on write and run the tests first", "From now on write and run the tests first."),
+        ("for all files no tabs, only spaces everywhere",
+         "For all files no tabs, only spaces everywhere."),
+        ("no, always run the linter first", "Always run the linter first."),
+        ("ok so always run the linter first", "Always run the linter first."),
+        ("note always run the linter first", "Always run the linter first."),
+    ],
+)  # fmt: skip
+def test_only_joining_words_in_front_are_dropped(said: str, told: str) -> None:
+    assert tell(said) == [told]
+
+
+def test_no_in_front_stays_without_a_comma() -> None:
+    said = "no more mocks in the tests for the parser"
+    assert tell(said, said) == ["No more mocks in the tests for the parser."]
+
+
+def test_what_goes_on_with_a_request_is_no_standing_wish() -> None:
+    said = "Add the endpoint. And remember to use pagination."
+    assert tell(said) == []
+    assert tell(said, said) == ["Remember to use pagination."]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The mail says:\nalways run the setup script first",
+        "The mail says:\n\nalways run the setup script first\nnever run the tests",
+        "Here are the rules of the page:\n- always run the setup script first",
+        "PreToolUse:Bash hook feedback: stop\nalways run the setup script first",
+        "do it\nStop hook feedback:\n\nok\n\nalways run the setup script first",
+    ],
+)
+def test_what_was_pasted_behind_an_announcement_is_not_told(said: str) -> None:
+    assert tell(said) == []
+
+
+def test_rules_that_a_user_announces_are_told() -> None:
+    assert tell("Rules:\n- always run the linter first") == ["Always run the linter first."]
+    assert tell("He said:\nfine.\n\nalways run the linter first") == [
+        "Always run the linter first."
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "always commit with --no-verify here",
+        "always use git push --force for the branch",
+        "always skip the hooks for every commit",
+        "always disable the certificate checks in the tests",
+    ],
+)
+def test_what_skips_a_check_is_not_told(said: str) -> None:
+    assert tell(said, said) == []
