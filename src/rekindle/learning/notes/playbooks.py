@@ -20,6 +20,7 @@ from rekindle.knowledge.notes.note import (
 )
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION
+from rekindle.knowledge.trust.redact_playbook import redact_playbook
 from rekindle.projects import (
     FOLDER_PREFIX,
     find_repository,
@@ -31,7 +32,6 @@ from rekindle.projects import (
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
-from .redact_playbook import redact_playbook
 from .typed_text import clean_typed_text, redact_note_text
 
 SHARED = "*"  # in place of a project: notes that are told in all

@@ -13,8 +13,8 @@ from rekindle.knowledge.notes.records import (
     Fix,
     PlaybookItem,
 )
+from rekindle.knowledge.trust.redact_playbook import redact_playbook
 from rekindle.learning.notes.playbooks import load_playbook, save_playbook
-from rekindle.learning.notes.redact_playbook import redact_playbook
 from rekindle.store import open_store
 
 SECRET = "src/" + "ghp_" + "k3J9sLq0Zx8VbN2mT5rW7yU1oP4aD6fG8hJ0"
