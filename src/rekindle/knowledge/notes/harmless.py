@@ -111,7 +111,7 @@ _PERSONAL_OPTION = re.compile(
     r"|desc|domain|from|hint|host|key|login|mail|member|memo|message|msg|name|nick|note|owner|pass|person"
     r"|phone|phrase|pin$|pw|question|reason|remark|review|say|secret|server|sign|subject|text|title|token"
     r"|user|who|word|(?:^|-)(?:as|by|for|of|team|to|with)$"
-    r"|bearer|clave|connection|contrase|cookie|csrf|cvv|dsn|haslo|heslo|hmac|jwt|kennwort|mnemonic|motdepasse|otp$|parola"
+    r"|bearer|clave|connection|contrase|cookie|csrf|cv[cv]|dsn|haslo|heslo|hmac|jwt|kennwort|mnemonic|motdepasse|otp$|parola"
     r"|pasahitza|pat$|pepper|private$|psk|pswd|salasana|salt$|senha|session|si[dg]$|sifre|wachtwoord|xsrf"
 )
 # What such an option is given may stay if it only turns something on or off.
