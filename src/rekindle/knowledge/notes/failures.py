@@ -11,7 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rekindle.knowledge.remedies.missing_paths import suggest_folder, suggest_paths
+from rekindle.knowledge.remedies.missing_paths import (
+    is_elsewhere,
+    suggest_folder,
+    suggest_paths,
+)
 from rekindle.knowledge.remedies.remedies import (
     GH_REPOSITORY,
     MISSING_PROGRAM,
@@ -404,7 +408,9 @@ def choose_call_notes(
 ) -> list[RecalledNote]:
     """Return the note about the first command of a call that is known to fail, if one is."""
     failing = {(one.text, one.folder) for one in playbook.failing}
-    forms = read_forms(call, root) if failing else ()
+    if not failing or is_elsewhere(call, root):
+        return []
+    forms = read_forms(call, root)
     words = {word for form in forms for word in form.text.split()}
     for form in forms:
         known = drop_shapes(form.text), form.folder

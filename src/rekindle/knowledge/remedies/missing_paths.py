@@ -80,7 +80,7 @@ def suggest_paths(
 ) -> list[RecalledNote]:
     """Return where a missing file is, files like it, or files next to it, if they are present."""
     lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
-    if not lines or _is_elsewhere(call, root):
+    if not lines or is_elsewhere(call, root):
         return []
     named = [path for path in _list_paths(call, root) if any(path in line for line in lines)]
     reported = [path for path in _list_reported_paths(lines, root) if path not in named]
@@ -218,11 +218,14 @@ def _is_folder_chosen(call: ToolCall, command: str) -> bool:
     return any(map(is_absolute_path, _list_chosen_folders(call, command)))
 
 
-def _is_elsewhere(call: ToolCall, root: str) -> bool:
+def is_elsewhere(call: ToolCall, root: str) -> bool:
     """Return whether a command went to a folder outside of the project."""
     above = normalize_folder(root)
-    chosen = map(normalize_folder, _list_chosen_folders(call, read_command(call)))
-    return any(folder[0] == "/" and not is_below(folder, above) for folder in chosen)
+    chosen = [*map(normalize_folder, _list_chosen_folders(call, read_command(call)))]
+    return any(
+        folder.startswith("..") or (folder[0] == "/" and not is_below(folder, above))
+        for folder in chosen
+    )
 
 
 def _list_chosen_folders(call: ToolCall, command: str) -> list[str]:

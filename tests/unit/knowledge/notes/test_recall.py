@@ -696,7 +696,13 @@ def test_a_call_is_known_to_fail_after_two_independent_sessions() -> None:
     (note,) = recall.notes
     retired = NO_DECISIONS._replace(retired=frozenset((note.id,)))
     assert not recall_call(playbook, ROOT, bash("make check").call, retired).notes
-    for other in ("make check --offline", "make test", "cd docs && make check"):
+    for other in (
+        "make check --offline",
+        "make test",
+        "cd docs && make check",
+        "cd /x && make check",
+        "cd ../x && make check",
+    ):
         assert not recall_call(playbook, ROOT, bash(other).call).notes, other
 
 
