@@ -7,11 +7,14 @@ keeps of a session; a project's playbook is built from the observations of its s
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.trust.foreign_text import ForeignText
+from rekindle.knowledge.trust.inputs import SessionInput
+from rekindle.knowledge.trust.said_words import extract_vouching_text
 from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
@@ -75,10 +78,12 @@ def observe_session(
     turns: Sequence[UserTurn] = (),
     branch: str | None = None,
     answers: Mapping[int, str] = MappingProxyType({}),
+    inputs: Sequence[SessionInput] = (),
 ) -> SessionObservation:
     """Observe a session that worked in the folder `root`.
 
-    `turns` is what its user said, `answers` what the agent answered, by the position of the turn.
+    `turns` is what its user said, `answers` what the agent answered, by the position of the turn, and
+    `inputs` what else its model read.
     """
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
@@ -110,12 +115,12 @@ def observe_session(
         command_files=tuple(
             FileUse(path, count) for path, count in command_files.items() if path not in files
         ),
-        programs=_find_named_programs(commands, said),
+        programs=_find_named_programs(calls, lines, turns),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
         red_tests=find_red_tests(calls),
         wishes=find_wishes(turns),
-        echoes=tuple(_find_echoes(calls, lines, root, said)),
+        echoes=tuple(_find_echoes(calls, lines, root, turns, inputs)),
         branch=hash_branch(branch),
         examples=find_examples(calls, lines, turns, answers),
     )
@@ -165,13 +170,19 @@ def _find_echoes(
     calls: Sequence[ObservedCall],
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
-    said: str,
+    turns: Sequence[UserTurn],
+    inputs: Sequence[SessionInput],
 ) -> Iterable[str]:
     """Yield the forms, without the shapes of their slots, that may follow what a stranger wrote."""
-    foreign = ForeignText(said, root)
+    foreign = ForeignText(root=root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
-    for one, forms in zip(calls, lines, strict=True):
+    coming, saying = deque(inputs), deque(turns)
+    for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
+        while coming and coming[0].before <= number:
+            foreign.add_input(coming.popleft())
+        while saying and saying[0].position <= one.turn:
+            foreign.add_said(extract_vouching_text(saying.popleft().text))
         for text, folder in ((drop_shapes(form.text), form.folder) for form in forms):
             if text in clean or text in echoes:
                 continue
@@ -182,7 +193,7 @@ def _find_echoes(
                 foreign.add_command(text)
         if one.failed is False:
             foreign.add_files(list_used_files(one.call, forms, root))
-        foreign.add_result(one.call, one.result.partition(ADVICE_MARK)[0])
+        foreign.add_result(one.call, one.result)
     return echoes
 
 
@@ -279,11 +290,20 @@ def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
     return len(before) != len(after) or any("..." in word for word in changed)
 
 
-def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:
-    """Return the programs of a session that its user named, hashed."""
-    words = frozenset(_NAME.findall(said))
-    programs = {get_program(form.key) for form in forms}
-    return tuple(sorted(hash_word(program) for program in programs if program in words))
+def _find_named_programs(
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    turns: Sequence[UserTurn],
+) -> tuple[int, ...]:
+    """Return the programs of a session that its user named before it ran them, hashed."""
+    words: set[str] = set()
+    programs: set[str] = set()
+    saying = deque(turns)
+    for one, forms in zip(calls, lines, strict=True):
+        while saying and saying[0].position <= one.turn:
+            words.update(_NAME.findall(extract_vouching_text(saying.popleft().text)))
+        programs.update(words & {get_program(form.key) for form in forms})
+    return tuple(sorted(map(hash_word, programs)))
 
 
 def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
