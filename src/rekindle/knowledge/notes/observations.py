@@ -10,21 +10,27 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
 
 from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.trust.foreign_text import ForeignText
 from rekindle.knowledge.trust.inputs import SessionInput
+from rekindle.knowledge.trust.said_secrets import hide_said_secrets
 from rekindle.knowledge.trust.said_words import extract_vouching_text
+from rekindle.knowledge.trust.session_files import list_created_files, list_read_files
+from rekindle.knowledge.trust.temporary_paths import hide_values
 from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
 from .calls import (
     ObservedCall,
+    RedTest,
     find_checks,
     find_red_tests,
     is_edit,
     list_command_files,
-    list_used_files,
     read_command,
     read_forms,
     read_path,
@@ -32,10 +38,7 @@ from .calls import (
 from .command_forms import (
     CommandForm,
     can_be_fixed,
-    get_value,
-    hide_word,
     is_everyday,
-    list_doubtful_words,
 )
 from .programs import get_program
 from .records import (
@@ -49,20 +52,15 @@ from .records import (
     hash_branch,
     hash_request,
     hash_word,
+    join_folder,
 )
 
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
 MIN_SEARCH_LIKENESS = 0.5
-MAX_SECRET_DISTANCE = 60  # characters behind its name, in what a user said
 MAX_STEPS = 3  # beside the command that was fixed
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _PLAIN_TOKEN = re.compile(r"-{0,2}[A-Za-z]?[a-z]+(?:[-_'][a-z]+){0,4}|-{0,2}[A-Z]{2,}")
-_SECRET_NAME = re.compile(
-    r"(?i)pass(?:word|phrase|code|wd)|\bpass\b|\bpwd?\b|secret|token|credential|\blog(?:ged)?[- ]?in\b"
-    r"|\bpin\b|\bkey\b|\buser ?name\b"
-)
-_SAID_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
     r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
@@ -89,7 +87,8 @@ def observe_session(
     files: dict[str, int] = {}
     command_files: dict[str, int] = {}
     said = "\n".join([request, *(one.text for one in turns)])
-    lines = _hide_secrets([read_forms(one.call, root) for one in calls], said)
+    lines = hide_said_secrets([read_forms(one.call, root) for one in calls], said)
+    suspicion = _find_suspicion(calls, lines, root, turns, inputs)
     for one, forms in zip(calls, lines, strict=True):
         for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
@@ -111,72 +110,43 @@ def observe_session(
             if not is_everyday(form.key)
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
-        fixes=tuple(_find_fixes(calls, lines)),
+        fixes=tuple(_hide_foreign_failure(one, suspicion) for one in _find_fixes(calls, lines)),
         command_files=tuple(
             FileUse(path, count) for path, count in command_files.items() if path not in files
         ),
         programs=_find_named_programs(calls, lines, turns),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
-        red_tests=find_red_tests(calls),
+        red_tests=tuple(one.name for one in suspicion.red_tests),
+        red_checks=tuple(one.check for one in suspicion.red_tests),
         wishes=find_wishes(turns),
-        echoes=tuple(_find_echoes(calls, lines, root, turns, inputs)),
+        echoes=tuple(suspicion.echoes),
         branch=hash_branch(branch),
         examples=find_examples(calls, lines, turns, answers),
     )
 
 
-def _hide_secrets(
-    lines: Sequence[tuple[CommandForm, ...]], said: str
-) -> list[tuple[CommandForm, ...]]:
-    """Put slots for words that may be values if the user said them as a secret."""
-    doubtful = {
-        get_value(word)
-        for forms in lines
-        for form in forms
-        for word in list_doubtful_words(form.key, form.text)
-    }
-    secrets = _find_secrets(said, {word for word in doubtful if word in said.lower()})
-    if not secrets:
-        return list(lines)
+class _Suspicion(NamedTuple):
+    """What a session ran or saw fail that may follow what a stranger wrote."""
 
-    def hide(form: CommandForm) -> CommandForm:
-        program = get_program(form.key)
-        for word in list_doubtful_words(form.key, form.text):
-            if get_value(word) in secrets:
-                key = program if word[0] == " " else form.key
-                form = CommandForm(key, hide_word(form.text, program, word), form.folder)
-        return form
-
-    return [tuple(map(hide, forms)) for forms in lines]
+    echoes: Mapping[str, None]  # forms without shapes, with their folder if that is foreign
+    foreign: ForeignText  # at the end of the session
+    red_tests: Sequence[RedTest]  # whose names no stranger wrote
 
 
-def _find_secrets(said: str, words: set[str]) -> set[str]:
-    """Return which of the words the user said as a secret: redaction removes it, or its name is near."""
-    if not words:
-        return set()
-    from rekindle.redaction.redactor import Redactor  # few sessions need it
-
-    public = {*_SAID_WORD.findall(Redactor().redact_text(said).lower())}
-    near = {
-        word
-        for found in _SECRET_NAME.finditer(said)
-        for word in _SAID_WORD.findall(said[found.end() :][:MAX_SECRET_DISTANCE].lower())
-    }
-    return {word for word in words if word in near or word not in public}
-
-
-def _find_echoes(
+def _find_suspicion(
     calls: Sequence[ObservedCall],
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
     turns: Sequence[UserTurn],
     inputs: Sequence[SessionInput],
-) -> Iterable[str]:
-    """Yield the forms, without the shapes of their slots, that may follow what a stranger wrote."""
+) -> _Suspicion:
+    """Read a session in order, and find what may follow what a stranger wrote."""
     foreign = ForeignText(root=root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
+    red_tests: list[RedTest] = []
+    found = find_red_tests(calls, lines)
     coming, saying = deque(inputs), deque(turns)
     for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
         while coming and coming[0].before <= number:
@@ -184,17 +154,32 @@ def _find_echoes(
         while saying and saying[0].position <= one.turn:
             foreign.add_said(extract_vouching_text(saying.popleft().text))
         for text, folder in ((drop_shapes(form.text), form.folder) for form in forms):
-            if text in clean or text in echoes:
+            placed = join_folder(text, folder)
+            if placed in clean or text in echoes:
                 continue
             if foreign.is_echo(text, folder):
                 echoes[text] = None
+            elif foreign.is_foreign_folder(folder):
+                echoes[placed] = None
             else:
-                clean.add(text)
-                foreign.add_command(text)
+                clean.add(placed)
+                foreign.add_command(text, folder)
+        red_tests += (red for red in found if red.call == number and not foreign.has(red.name))
+        foreign.add_created_files(list_created_files(one.call, root))
         if one.failed is False:
-            foreign.add_files(list_used_files(one.call, forms, root))
+            foreign.add_files(list_read_files(one.call, forms, root))
         foreign.add_result(one.call, one.result)
-    return echoes
+    return _Suspicion(echoes, foreign, red_tests)
+
+
+def _hide_foreign_failure(fix: Fix, suspicion: _Suspicion) -> Fix:
+    """Return a fix without the files of the failed command if a stranger may have named one."""
+    if drop_shapes(fix.failed_text) not in suspicion.echoes:
+        return fix
+    hidden = hide_values(fix.failed_text, {*fix.key.split(" ")})
+    if suspicion.foreign.is_echo(drop_shapes(hidden), fix.failed_folder):
+        return fix  # which is left out with the command
+    return msgspec.structs.replace(fix, failed_text=hidden)
 
 
 def _find_fixes(

@@ -15,16 +15,18 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rekindle.judging.rules.text_patterns import split_words
-from rekindle.knowledge.notes.harmless import is_subcommand
+from rekindle.knowledge.common_words import is_common_word
+from rekindle.knowledge.notes.harmless import is_command_word, is_plain_value, is_subcommand
 from rekindle.knowledge.notes.programs import is_known_program
 from rekindle.knowledge.notes.records import is_slot
 from rekindle.shell.wrappers import is_assignment
 from rekindle.types import ToolCall
 
 from .inputs import SessionInput
+from .known_names import KNOWN_OPTIONS, KNOWN_VARIABLES, SCRIPT_RUNNERS
 from .own_text import is_own_text, is_vendored, reads_own_file
 from .plain_text import simplify_text
+from .temporary_paths import is_harmless_place
 
 MAX_TEXT_CHARS = 1_000_000  # of one text; a longer one is not read
 MIN_NAME_CHARS = 3
@@ -34,14 +36,6 @@ _WORD = re.compile(r"@?[a-z0-9]++(?:[_./:@-]++[a-z0-9]++)*+")
 # Where a project keeps the programs that it installs: the known ones among them are the same there.
 _PROGRAM_FOLDER = re.compile(
     r"^(?:[\w.-]+/){0,6}(?:node_modules/\.bin|\.?venv/bin|\.?venv/Scripts|vendor/bin)/"
-)
-_KNOWN_VARIABLES = split_words(
-    """
-    bun cargo cc cgo ci color cxx debug deno display django docker editor env flask force gh git go
-    gocache gofl goflags gomodcache gopath goproxy gotmpdir goos goarch gocoverdir home java jvm lang ld
-    log mise mypy next no node npm pager path pip pnpm prisma py pytest python rack rails ruff rust
-    rustflags shell term test tests tmp tmpdir tz uv verbose vite yarn
-    """
 )
 
 
@@ -56,6 +50,7 @@ class ForeignText:
         self._checked: dict[str, int] = {}  # how many texts do not have a name
         self._files: set[str] = set()
         self._folders: set[str] = set()
+        self._created: set[str] = set()
         self._is_blind = False
         self.add_said(said)
 
@@ -86,13 +81,17 @@ class ForeignText:
         if not given.is_readable:
             self.add_unreadable()
 
+    def add_created_files(self, paths: Iterable[str]) -> None:
+        """Add files that the session made: what they are called, a stranger may have said."""
+        self._created.update(path for path in map(str.lower, paths) if path not in self._files)
+
     def add_files(self, paths: Iterable[str]) -> None:
         """Add files of the repository that the session read, relative to its root."""
-        for path in paths:
-            if not is_vendored(path):
-                parts = path.lower().split("/")
-                self._files.add("/".join(parts))
-                self._folders.update("/".join(parts[:at]) for at in range(1, len(parts)))
+        for path in map(str.lower, paths):
+            above = ["/".join(path.split("/")[:at]) for at in range(1, path.count("/") + 1)]
+            if not is_vendored(path) and self._created.isdisjoint((path, *above)):
+                self._files.add(path)
+                self._folders.update(above)
 
     def add_result(self, call: ToolCall, result: str) -> None:
         """Add what a call returned; what only the owner of the repository can have written vouches."""
@@ -103,53 +102,95 @@ class ForeignText:
         elif reads_own_file(call, self._root):
             self._own_words.update(_WORD.findall(result[:MAX_TEXT_CHARS].lower()))
 
-    def add_command(self, form: str) -> None:
+    def add_command(self, form: str, folder: str = "") -> None:
         """Add a command that was no echo: what it prints may repeat the names in it."""
-        for word in form.lower().split():
+        for word in (*form.lower().split(), folder.lower()):
             self._own_words.update(_WORD.findall(word))
-            self._own.update(_NAME.findall(word.partition("=")[2] or word))
+            self._own.update(_NAME.findall(word))
 
     def is_echo(self, form: str, folder: str = "") -> bool:
         """Return whether a name in a command, run in this folder, stood in a foreign text before."""
         words = form.split()
         start = next((at for at, word in enumerate(words) if not is_assignment(word)), len(words))
+        runs_scripts = words[start : start + 1] and words[start] in SCRIPT_RUNNERS
+        before = ""
         for number, word in enumerate(words):
-            if is_slot(word):
-                continue
             name, sign, value = word.partition("=")
-            if is_assignment(word):
-                variable = name.lower().split("_")[0]
-                if variable not in _KNOWN_VARIABLES and self._has_foreign_name(name.lower()):
-                    return True
-            elif word[0] == "-" and not sign:
+            is_named = bool(sign) and (word[0] == "-" or is_assignment(word))
+            if self._is_foreign_name(name if is_named else word, is_value=not is_named):
+                return True
+            value, before, option = (value, word, name) if is_named else (word, word, before)
+            if is_slot(value) or value[:1] in ("-", "") or is_harmless_place(option, value):
                 continue
-            rest = value if sign else word
-            if self._is_foreign_word(rest, folder, is_program=number == start):
+            is_known = (
+                self._is_known_program(value)
+                if number == start and not is_named
+                else self._is_known_argument(value, folder, is_script=bool(runs_scripts))
+            )
+            if not is_known and self._is_foreign_word(value.lower()):
                 return True
         return False
 
-    def _is_foreign_word(self, word: str, folder: str, *, is_program: bool) -> bool:
-        if self._is_known_word(word, folder, is_program=is_program):
-            return False
-        return self._has_foreign_name(word.lower())
+    def has(self, name: str) -> bool:
+        """Return whether a stranger may have written a name, such as that of a test."""
+        return self._is_blind or self._stood(name.lower())
 
-    def _is_known_word(self, word: str, folder: str, *, is_program: bool) -> bool:
-        if not word or is_slot(word):
+    def is_foreign_folder(self, folder: str) -> bool:
+        """Return whether a stranger may have named a folder, and the session read no file in it."""
+        path = folder.lower()
+        if not path or path in self._folders:
+            return False
+        return any(self._is_foreign_word(part) for part in path.split("/"))
+
+    def _is_foreign_name(self, word: str, *, is_value: bool) -> bool:
+        """Return whether the name of an option or variable is foreign."""
+        lower = word.lower()
+        if word[:2] == "--":
+            return self._is_foreign_option(lower)
+        if is_value or word[:1] == "-":
+            return False
+        return lower.split("_")[0] not in KNOWN_VARIABLES and self._is_foreign_word(lower)
+
+    def _is_foreign_option(self, option: str) -> bool:
+        name = option[2:]
+        if name in KNOWN_OPTIONS or len(name) < MIN_NAME_CHARS or name in self._own_words:
+            return False
+        if self._is_blind and (name.count("-") > 2 or self._has_foreign_name(name)):
             return True
-        if is_program and is_known_program(_PROGRAM_FOLDER.sub("", word)):
+        return self._stood(name if "-" in name else option)
+
+    def _is_known_program(self, word: str) -> bool:
+        if is_known_program(_PROGRAM_FOLDER.sub("", word)):
             return True
         if word[0] in "/~" and is_known_program(word.rsplit("/", 1)[-1]):
             return True  # where it is installed: no other is kept with its folder
         lower = word.lower()
+        return lower.removeprefix("./") in self._files and "/" in lower
+
+    def _is_known_argument(self, word: str, folder: str, *, is_script: bool) -> bool:
+        lower = word.lower()
         path = lower.removeprefix("./").removesuffix("/...").rstrip("/")
         if path in ("", ".", "...") or lower in self._own_words:
             return True
-        return self._is_file(path, folder)
+        paths = {path, f"{folder.lower()}/{path}"}
+        if not paths.isdisjoint(self._files) and ("/" in lower or "." in lower):
+            return True
+        # `npm run tools` runs a script: a folder of that name says nothing.
+        return not paths.isdisjoint(self._folders) and ("/" in lower or not is_script)
 
-    def _is_file(self, path: str, folder: str) -> bool:
-        below = f"{folder.lower()}/{path}"
-        known = self._files | self._folders
-        return path in known or below in known
+    def _is_foreign_word(self, word: str) -> bool:
+        """Return whether a word stood in a foreign text: as a whole, or a name in it."""
+        path = word.removeprefix("./").removesuffix("/...").rstrip("/")
+        wholes = {path, path.rsplit("/", 1)[-1]}
+        if any(not self._is_known_whole(one) and self._stood_or_may(one) for one in wholes):
+            return True
+        return self._has_foreign_name(word)
+
+    def _is_known_whole(self, word: str) -> bool:
+        return len(word) < 2 or word in self._own_words or _says_nothing(word)
+
+    def _stood_or_may(self, word: str) -> bool:
+        return self._is_blind or self._stood(word)
 
     def _has_foreign_name(self, word: str) -> bool:
         return any(self._is_foreign(name) for name in _NAME.findall(word))
@@ -164,11 +205,20 @@ class ForeignText:
         checked = self._checked.get(name, 0)
         if checked < 0:
             return True
-        pattern = re.compile(rf"(?<![a-z]){re.escape(name)}(?![a-z])")
+        letters = "a-z" if name.isalpha() else "a-z0-9_"
+        pattern = re.compile(rf"(?<![{letters}]){re.escape(name)}(?![{letters}])")
         new = self._texts[checked:]
         found = any(name in text and pattern.search(text) for text in new)
         self._checked[name] = -1 if found else len(self._texts)
         return found
+
+
+@lru_cache(maxsize=10_000)
+def _says_nothing(word: str) -> bool:
+    """Return whether a whole word is one that texts about any project have."""
+    if is_plain_value(word) or is_command_word(word) or is_known_program(word):
+        return True
+    return re.search("[a-z]", word) is None or (word.isalpha() and is_common_word(word))
 
 
 @lru_cache(maxsize=10_000)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.knowledge.notes.calls import is_remote_tool
 from rekindle.knowledge.notes.command_forms import relativize_path
 from rekindle.shell.command_reader import SimpleCommand, split_commands
 from rekindle.types import Message, ToolCall
@@ -50,7 +51,7 @@ def is_vendored(path: str) -> bool:
 def is_own_text(call: ToolCall, root: str) -> bool:
     """Return whether the result of a call is code or a build file of the repository, or a report."""
     evidence = Evidence(call, _NO_RESULT)
-    if _is_remote_tool(call):
+    if is_remote_tool(call):
         return False
     if evidence.shape in ("edit", "read", "search"):
         path = find_own_path(evidence, root)
@@ -70,7 +71,7 @@ def is_own_text(call: ToolCall, root: str) -> bool:
 def reads_own_file(call: ToolCall, root: str) -> bool:
     """Return whether a call reads nothing but build files and instructions for agents below `root`."""
     evidence = Evidence(call, _NO_RESULT)
-    if _is_remote_tool(call):
+    if is_remote_tool(call):
         return False
     if evidence.shape == "read":
         path = find_own_path(evidence, root)
@@ -89,11 +90,6 @@ def find_own_path(evidence: Evidence, root: str) -> str | None:
     named = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), None)
     path = relativize_path(named, root) if isinstance(named, str) else None
     return None if path is None or is_vendored(path) else path
-
-
-def _is_remote_tool(call: ToolCall) -> bool:
-    """Return whether a server has the tool: its files may be anywhere."""
-    return call.name.lower().startswith("mcp")
 
 
 def _stays_below(command: str, root: str) -> bool:
