@@ -14,7 +14,8 @@ from rekindle.shell.bypasses import find_bypass
         "npm ci --ignore-scripts=false", "apt-get install --allow-unauthenticated x",
         "npm_config_strict_ssl=false npm ci", "npm config set strict-ssl false",
         "yarn install --skip-integrity-check", "npm install --unsafe-perm", "SKIP_TESTS=1 make",
-        "git config http.sslVerify false", "git -c commit.gpgsign=false commit", "OVERCOMMIT_DISABLE=1 git x",
+        "git config http.sslVerify false", "git -c commit.gpgsign=false commit",
+        "OVERCOMMIT_DISABLE=1 git x",
     ],
 )  # fmt: skip
 def test_what_skips_a_check_is_found(command: str) -> None:

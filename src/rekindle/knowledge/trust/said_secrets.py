@@ -22,7 +22,7 @@ _SECRET_NAME = re.compile(
     r"|\blog(?:ged)?[- ]?in\b|\bpin\b|\bkey\b|\buser ?name\b|\bcode (?:is|was|for)\b|\bcode:|\bunlock"
     r"|\bcombination\b|\bsafe word\b|\bopens? (?:it )?with\b|\bkennwort|\bcontrase|\bclave\b|\bsenha\b"
     r"|\bwachtwoord|\bhas[lł]o\b|\bheslo\b|\badgangskode|\bsalasana|\bparola\b|mot de passe|\blozinka"
-    r"|\bl[öo]senord|\bgeslo\b|\bjelsz"
+    r"|\bl[öo]senord|\bgeslo\b|\bjelsz|\bcustomer|\bmy name is\b|\bthe word is\b"
 )
 _SAID_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _PATH_SIGN = re.compile("[/.]")
