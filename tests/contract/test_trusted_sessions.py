@@ -75,6 +75,27 @@ def test_what_no_user_wrote_vouches_for_nothing(store: Store, read: Sequence[Mes
     assert learn_commands(store, read) == {"npm test"}
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_build_file_that_the_session_changed_vouches_for_nothing(
+    store: Store, is_changed: bool
+) -> None:
+    web = ToolCall("w", "WebFetch", {"url": "https://x.example"})
+    path = {"file_path": f"{FOLDER}/package.json"}
+    edit = ToolCall("e", "Edit", {**path, "old_string": "a", "new_string": "b"})
+    read = ToolCall("r", "Read", path)
+    steps = [(web, TEXT), *([(edit, "edited")] if is_changed else []), (read, '"evilsetup": "x"')]
+    messages = [
+        one
+        for made, result in steps
+        for one in (
+            Message("assistant", tool_calls=(made,)),
+            Message("tool", result, tool_call_id=made.id, name=made.name, meta={"is_error": False}),
+        )
+    ]
+    known = {"npm test"} if is_changed else {"npm test", "npm run evilsetup"}
+    assert learn_commands(store, messages) == known
+
+
 def test_an_agent_that_another_one_asked_vouches_for_nothing(store: Store) -> None:
     assert learn_commands(store, [], parent=True) == {"npm test"}
 

@@ -145,6 +145,7 @@ def _find_suspicion(
     foreign = ForeignText(root=root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
+    changed: set[str] = set()
     red_tests: list[RedTest] = []
     found = find_red_tests(calls, lines)
     coming, saying = deque(inputs), deque(turns)
@@ -165,10 +166,13 @@ def _find_suspicion(
                 clean.add(placed)
                 foreign.add_command(text, folder)
         red_tests += (red for red in found if red.call == number and not foreign.has(red.name))
-        foreign.add_created_files(list_created_files(one.call, root))
+        created = list_created_files(one.call, root)
+        read = list_read_files(one.call, forms, root)
+        foreign.add_created_files(created)
         if one.failed is False:
-            foreign.add_files(list_read_files(one.call, forms, root))
-        foreign.add_result(one.call, one.result)
+            foreign.add_files(read)
+        changed.update(created, read if is_edit(one) else ())
+        foreign.add_result(one.call, one.result, is_unchanged=changed.isdisjoint(read))
     return _Suspicion(echoes, foreign, red_tests)
 
 

@@ -93,13 +93,16 @@ class ForeignText:
                 self._files.add(path)
                 self._folders.update(above)
 
-    def add_result(self, call: ToolCall, result: str) -> None:
-        """Add what a call returned; what only the owner of the repository can have written vouches."""
+    def add_result(self, call: ToolCall, result: str, *, is_unchanged: bool = True) -> None:
+        """Add what a call returned; what only the owner of the repository can have written vouches.
+
+        A file that the session changed says what the agent put there.
+        """
         if not result:
             return
         if not is_own_text(call, self._root):
             self.add_text(result)
-        elif reads_own_file(call, self._root):
+        elif is_unchanged and reads_own_file(call, self._root):
             self._own_words.update(_WORD.findall(result[:MAX_TEXT_CHARS].lower()))
 
     def add_command(self, form: str, folder: str = "") -> None:
