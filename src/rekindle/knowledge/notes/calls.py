@@ -59,7 +59,7 @@ class ObservedCall(NamedTuple):
         return self.failed is None and bool(self.error_kind)
 
 
-class RedTest(NamedTuple):
+class FailedTest(NamedTuple):
     """A test that failed, the key of the command that ran it, and the number of the call."""
 
     name: str
@@ -145,21 +145,21 @@ def find_checks(
 
 def find_red_tests(
     calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
-) -> list[RedTest]:
+) -> list[FailedTest]:
     """Return the tests that failed before the session changed any file."""
-    found: dict[str, RedTest] = {}
+    found: dict[str, FailedTest] = {}
     for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
         if is_edit(one):
             break
         keys = [form.key for form in forms if not is_everyday(form.key)]
-        if one.failed and keys and _only_tests(read_command(one.call)):
+        if one.failed and keys and _is_test_run(read_command(one.call)):
             for name in list_red_tests(one.result):
                 if _TEST_NAME.fullmatch(name):
-                    found.setdefault(name, RedTest(name, keys[-1], number))
+                    found.setdefault(name, FailedTest(name, keys[-1], number))
     return list(found.values())[:MAX_RED_TESTS]
 
 
-def _only_tests(command: str) -> bool:
+def _is_test_run(command: str) -> bool:
     """Return whether a line runs tests, and nothing that may print what others wrote."""
     commands = [one for one in split_commands(command) if one.program not in _BESIDE_TESTS]
     return bool(commands) and all(map(is_test_runner, commands))

@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.trust.foreign_text import ForeignText
-from rekindle.knowledge.trust.inputs import SessionInput
+from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.knowledge.trust.said_secrets import hide_said_secrets
 from rekindle.knowledge.trust.said_words import extract_vouching_text
 from rekindle.knowledge.trust.session_files import list_created_files, list_read_files
@@ -25,8 +25,8 @@ from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
 from .calls import (
+    FailedTest,
     ObservedCall,
-    RedTest,
     find_checks,
     find_red_tests,
     is_edit,
@@ -76,7 +76,7 @@ def observe_session(
     turns: Sequence[UserTurn] = (),
     branch: str | None = None,
     answers: Mapping[int, str] = MappingProxyType({}),
-    inputs: Sequence[SessionInput] = (),
+    inputs: Sequence[ModelInput] = (),
 ) -> SessionObservation:
     """Observe a session that worked in the folder `root`.
 
@@ -131,7 +131,7 @@ class _Suspicion(NamedTuple):
 
     echoes: Mapping[str, None]  # forms without shapes, with their folder if that is foreign
     foreign: ForeignText  # at the end of the session
-    red_tests: Sequence[RedTest]  # whose names no stranger wrote
+    red_tests: Sequence[FailedTest]  # whose names no stranger wrote
 
 
 def _find_suspicion(
@@ -139,14 +139,14 @@ def _find_suspicion(
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
     turns: Sequence[UserTurn],
-    inputs: Sequence[SessionInput],
+    inputs: Sequence[ModelInput],
 ) -> _Suspicion:
     """Read a session in order, and find what may follow what a stranger wrote."""
     foreign = ForeignText(root=root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
     changed: set[str] = set()
-    red_tests: list[RedTest] = []
+    red_tests: list[FailedTest] = []
     found = find_red_tests(calls, lines)
     coming, saying = deque(inputs), deque(turns)
     for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
@@ -165,7 +165,7 @@ def _find_suspicion(
             else:
                 clean.add(placed)
                 foreign.add_command(text, folder)
-        red_tests += (red for red in found if red.call == number and not foreign.has(red.name))
+        red_tests += (red for red in found if red.call == number and not foreign.has_name(red.name))
         created = list_created_files(one.call, root)
         read = list_read_files(one.call, forms, root)
         foreign.add_created_files(created)

@@ -22,10 +22,10 @@ from rekindle.knowledge.notes.records import is_slot
 from rekindle.shell.wrappers import is_assignment
 from rekindle.types import ToolCall
 
-from .inputs import SessionInput
+from .inputs import ModelInput
 from .known_names import KNOWN_OPTIONS, KNOWN_VARIABLES, SCRIPT_RUNNERS
-from .own_text import is_own_text, is_vendored, reads_own_file
-from .plain_text import simplify_text
+from .own_text import is_own_text, is_reading_own_file, is_vendored
+from .plain_text import normalize_text
 from .temporary_paths import is_harmless_place
 
 MAX_TEXT_CHARS = 1_000_000  # of one text; a longer one is not read
@@ -67,14 +67,14 @@ class ForeignText:
             text = text[:MAX_TEXT_CHARS]
         lower = text.lower()
         self._texts.append(lower)
-        if (plain := simplify_text(lower)) != lower:
+        if (plain := normalize_text(lower)) != lower:
             self._texts.append(plain)
 
     def add_unreadable(self) -> None:
         """Note that the model read what cannot be read here: nobody knows which names were in it."""
         self._is_blind = True
 
-    def add_input(self, given: SessionInput) -> None:
+    def add_input(self, given: ModelInput) -> None:
         """Add what the model read beside results, and what its user did not write."""
         if given.text:
             self.add_text(given.text)
@@ -102,7 +102,7 @@ class ForeignText:
             return
         if not is_own_text(call, self._root):
             self.add_text(result)
-        elif is_unchanged and reads_own_file(call, self._root):
+        elif is_unchanged and is_reading_own_file(call, self._root):
             self._own_words.update(_WORD.findall(result[:MAX_TEXT_CHARS].lower()))
 
     def add_command(self, form: str, folder: str = "") -> None:
@@ -134,9 +134,9 @@ class ForeignText:
                 return True
         return False
 
-    def has(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Return whether a stranger may have written a name, such as that of a test."""
-        return self._is_blind or self._stood(name.lower())
+        return self._is_blind or self._has_stood(name.lower())
 
     def is_foreign_folder(self, folder: str) -> bool:
         """Return whether a stranger may have named a folder, and the session read no file in it."""
@@ -160,7 +160,7 @@ class ForeignText:
             return False
         if self._is_blind and (name.count("-") > 2 or self._has_foreign_name(name)):
             return True
-        return self._stood(name if "-" in name else option)
+        return self._has_stood(name if "-" in name else option)
 
     def _is_known_program(self, word: str) -> bool:
         if is_known_program(_PROGRAM_FOLDER.sub("", word)):
@@ -185,15 +185,15 @@ class ForeignText:
         """Return whether a word stood in a foreign text: as a whole, or a name in it."""
         path = word.removeprefix("./").removesuffix("/...").rstrip("/")
         wholes = {path, path.rsplit("/", 1)[-1]}
-        if any(not self._is_known_whole(one) and self._stood_or_may(one) for one in wholes):
+        if any(not self._is_known_whole(one) and self._may_have_stood(one) for one in wholes):
             return True
         return self._has_foreign_name(word)
 
     def _is_known_whole(self, word: str) -> bool:
-        return len(word) < 2 or word in self._own_words or _says_nothing(word)
+        return len(word) < 2 or word in self._own_words or _is_common_word(word)
 
-    def _stood_or_may(self, word: str) -> bool:
-        return self._is_blind or self._stood(word)
+    def _may_have_stood(self, word: str) -> bool:
+        return self._is_blind or self._has_stood(word)
 
     def _has_foreign_name(self, word: str) -> bool:
         return any(self._is_foreign(name) for name in _NAME.findall(word))
@@ -201,9 +201,9 @@ class ForeignText:
     def _is_foreign(self, name: str) -> bool:
         if len(name) < MIN_NAME_CHARS or name in self._own or _is_common_name(name):
             return False
-        return self._is_blind or self._stood(name)
+        return self._is_blind or self._has_stood(name)
 
-    def _stood(self, name: str) -> bool:
+    def _has_stood(self, name: str) -> bool:
         """Return whether a foreign text had a name."""
         checked = self._checked.get(name, 0)
         if checked < 0:
@@ -217,7 +217,7 @@ class ForeignText:
 
 
 @lru_cache(maxsize=10_000)
-def _says_nothing(word: str) -> bool:
+def _is_common_word(word: str) -> bool:
     """Return whether a whole word is one that texts about any project have."""
     if is_plain_value(word) or is_command_word(word) or is_known_program(word):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class SessionInput(NamedTuple):
+class ModelInput(NamedTuple):
     """A text that no user wrote, or something that cannot be read, such as an image.
 
     `before` is the number of calls that the session made before it came.

@@ -58,17 +58,17 @@ def is_own_text(call: ToolCall, root: str) -> bool:
         return path is not None and (evidence.shape == "edit" or _is_own_file(path))
     if classify_tool(call.name).shape != "shell":
         return False
-    if not _stays_below(evidence.command, root):
+    if not _is_below_root(evidence.command, root):
         return False
     return all(
         _LISTINGS.match(one.text.strip()) is not None
         or one.program in ("cd", "echo")
-        or (_only_reads(one) and _names_own_files(one.arguments, root))
+        or (_is_reading(one) and _is_naming_own_files(one.arguments, root))
         for one in split_commands(evidence.command)
     )
 
 
-def reads_own_file(call: ToolCall, root: str) -> bool:
+def is_reading_own_file(call: ToolCall, root: str) -> bool:
     """Return whether a call reads nothing but build files and instructions for agents below `root`."""
     evidence = Evidence(call, _NO_RESULT)
     if is_remote_tool(call):
@@ -76,11 +76,11 @@ def reads_own_file(call: ToolCall, root: str) -> bool:
     if evidence.shape == "read":
         path = find_own_path(evidence, root)
         return path is not None and _OWN_FILE.search(path) is not None
-    if classify_tool(call.name).shape != "shell" or not _stays_below(evidence.command, root):
+    if classify_tool(call.name).shape != "shell" or not _is_below_root(evidence.command, root):
         return False
     commands = [one for one in split_commands(evidence.command) if one.program != "cd"]
     return bool(commands) and all(
-        _only_reads(one) and _names_own_files(one.arguments, root) for one in commands
+        _is_reading(one) and _is_naming_own_files(one.arguments, root) for one in commands
     )
 
 
@@ -92,7 +92,7 @@ def find_own_path(evidence: Evidence, root: str) -> str | None:
     return None if path is None or is_vendored(path) else path
 
 
-def _stays_below(command: str, root: str) -> bool:
+def _is_below_root(command: str, root: str) -> bool:
     """Return whether a line names all its files as they are, and leaves the root for no other folder."""
     commands = split_commands(command)
     if not commands or any(sign in command for sign in _INDIRECT):
@@ -109,13 +109,13 @@ def _is_below(folder: str, root: str) -> bool:
     return path is not None and not is_vendored(path)
 
 
-def _only_reads(command: SimpleCommand) -> bool:
+def _is_reading(command: SimpleCommand) -> bool:
     if command.program == "sed":
         return _PRINTING_SED.fullmatch(command.arguments.strip()) is not None
     return command.program in _READERS
 
 
-def _names_own_files(arguments: str, root: str) -> bool:
+def _is_naming_own_files(arguments: str, root: str) -> bool:
     paths = [relativize_path(word, root) for word in _list_files(arguments)]
     return bool(paths) and all(
         path and _OWN_FILE.search(path) and not is_vendored(path) for path in paths

@@ -20,7 +20,7 @@ _ALIKE = str.maketrans(
 )  # fmt: skip
 
 
-def simplify_text(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text in lower case without marks, tags, signs that nobody sees, and odd letters."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).lower().translate(_ALIKE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from rekindle.knowledge.common_words import is_common_word
 from rekindle.knowledge.notes.command_forms import (
@@ -16,45 +17,55 @@ from rekindle.knowledge.notes.harmless import is_command_word, is_file_name, is_
 from rekindle.knowledge.notes.programs import get_program, is_known_program
 from rekindle.knowledge.notes.records import is_slot
 
+MAX_SENTENCE = 2_000  # characters
 MAX_SECRET_DISTANCE = 60  # characters behind the name of a secret, whatever is between
-_SECRET_NAME = re.compile(
-    r"(?i)pass(?:word|phrase|code|wd|wort)|\bpass\b|\bp/?wd?\b|secret|token|credential"
-    r"|\blog(?:ged)?[- ]?in\b|\bpin\b|\bkey\b|\buser ?name\b|\bcode (?:is|was|for)\b|\bcode:|\bunlock"
+_PASSWORD_NAME = re.compile(
+    r"(?i)pass(?:word|phrase|code|wd|wort)|\bp/?wd?\b|\bpin\b|\bcode (?:is|was|for)\b|\bcode:|\bunlock"
     r"|\bcombination\b|\bsafe word\b|\bopens? (?:it )?with\b|\bkennwort|\bcontrase|\bclave\b|\bsenha\b"
     r"|\bwachtwoord|\bhas[lł]o\b|\bheslo\b|\badgangskode|\bsalasana|\bparola\b|mot de passe|\blozinka"
     r"|\bl[öo]senord|\bgeslo\b|\bjelsz|\bcustomer|\bmy name is\b|\bthe word is\b"
+)
+# In a project with code for them these are about something else.
+_OTHER_SECRET_NAME = re.compile(
+    r"(?i)\bpass\b|secret|token|credential|\blog(?:ged)?[- ]?in\b|\bkey\b|\buser ?name\b"
 )
 _SAID_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _PATH_SIGN = re.compile("[/.]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 
 
-def find_said_secrets(said: str, words: set[str]) -> set[str]:
-    """Return which of the words, in lower case, the user said as a secret."""
+def find_said_secrets(said: str, values: set[str], names: set[str]) -> set[str]:
+    """Return what the user said as a secret: words that may be values, and names of what is run.
+
+    All are in lower case. A name is one only in a sentence about a password.
+    """
     heard = {*_SAID_WORD.findall(said.lower())}
-    parts = {word: {*_SAID_WORD.findall(word)} for word in words}
-    words = {word for word in words if parts[word] and parts[word] <= heard}
+    parts = {word: {*_SAID_WORD.findall(word)} for word in values | names}
+    words = {word for word in parts if parts[word] and parts[word] <= heard}
     if not words:
         return set()
     from rekindle.redaction.redactor import Redactor  # few sessions need it
-
-    public = {*_SAID_WORD.findall(Redactor().redact_text(said).lower())}
-    near = _find_words_near_secrets(said)
-    return {word for word in words if parts[word] & near or not parts[word] <= public}
-
-
-def _find_words_near_secrets(said: str) -> set[str]:
-    """Return the words in sentences that name a secret, and those soon behind its name."""
     from rekindle.redaction.vocabulary.languages import FOREIGN_PASSWORD_WORD
 
+    public = {*_SAID_WORD.findall(Redactor().redact_text(said).lower())}
+    passwords = _find_words_near(said, (_PASSWORD_NAME, FOREIGN_PASSWORD_WORD))
+    others = _find_words_near(said, (_OTHER_SECRET_NAME,)) | passwords
+    return {
+        word
+        for word in words
+        if not parts[word] <= public or parts[word] <= (others if word in values else passwords)
+    }
+
+
+def _find_words_near(said: str, patterns: Sequence[re.Pattern[str]]) -> set[str]:
+    """Return the words in sentences that name a secret, and those soon behind its name."""
     near: set[str] = set()
     ends = [0, *(found.end() for found in _SENTENCE_END.finditer(said)), len(said)]
-    for pattern in (_SECRET_NAME, FOREIGN_PASSWORD_WORD):
-        for found in pattern.finditer(said):
-            start = max(end for end in ends if end <= found.start())
-            stop = min(end for end in ends if end >= found.end())
-            text = said[start : max(stop, found.end() + MAX_SECRET_DISTANCE)]
-            near.update(_SAID_WORD.findall(text.lower()))
+    for found in (found for pattern in patterns for found in pattern.finditer(said)):
+        start = ends[bisect_right(ends, found.start()) - 1]
+        stop = ends[min(bisect_left(ends, found.end()), len(ends) - 1)]
+        text = said[start : min(max(stop, found.end() + MAX_SECRET_DISTANCE), start + MAX_SENTENCE)]
+        near.update(_SAID_WORD.findall(text.lower()))
     return near
 
 
@@ -63,17 +74,20 @@ def hide_said_secrets(
 ) -> list[tuple[CommandForm, ...]]:
     """Put slots for words that may be values if the user said them as a secret; leave out programs."""
     lines = list(lines)
-    doubtful = {word.lower() for forms in lines for form in forms for word in _list_doubtful(form)}
-    secrets = find_said_secrets(said, doubtful)
+    found = [form for forms in lines for form in forms]
+    values = {
+        get_value(word) for form in found for word in list_doubtful_words(form.key, form.text)
+    }
+    names = {word for form in found for word in _list_names(form)}
+    secrets = find_said_secrets(said, {*map(str.lower, values)}, {*map(str.lower, names)})
     hidden = (tuple(_hide_secrets(form, secrets) for form in forms) for forms in lines)
     return [tuple(form for form in forms if form is not None) for forms in hidden]
 
 
-def _list_doubtful(form: CommandForm) -> list[str]:
+def _list_names(form: CommandForm) -> list[str]:
     """Return the words of a form that may be a secret, such as the name of a script or a program."""
-    words = [get_value(word) for word in list_doubtful_words(form.key, form.text)]
-    others = (word for word in form.text.split(" ") if _may_be_secret(word))
-    return [*words, *(part for word in others for part in _list_parts(word))]
+    words = (word for word in form.text.split(" ") if _may_be_secret(word))
+    return [part for word in words for part in _list_parts(word)]
 
 
 def _list_parts(word: str) -> list[str]:

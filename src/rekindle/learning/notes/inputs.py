@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from rekindle.judging.outcomes.user_text import extract_user_text
-from rekindle.knowledge.trust.inputs import SessionInput
+from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.types import JSON, JudgedCall, Message
 
 MAX_PART_CHARS = 200_000  # of the text in one part of a message
@@ -19,19 +19,19 @@ _UNREADABLE_META = ("attachments", "web_searches")
 
 def collect_inputs(
     messages: Sequence[Message], calls: Sequence[JudgedCall], *, is_independent: bool
-) -> list[SessionInput]:
+) -> list[ModelInput]:
     """Return what reached the model of a session; all that was read before it is out of reach.
 
     A session below another one, or forked from it, knows what that one read, and so does one that
     begins with the summary of another: they are not independent.
     """
-    inputs = [] if is_independent else [SessionInput(0, is_readable=False)]
+    inputs = [] if is_independent else [ModelInput(0, is_readable=False)]
     judged = {(one.position, one.number) for one in calls}
     results = {one.result_position for one in calls}
     number = 0
     for message in messages:
         inputs += (
-            SessionInput(number, text, is_readable)
+            ModelInput(number, text, is_readable)
             for text, is_readable in _iter_inputs(message, message.position in results, number)
         )
         number += sum(

@@ -17,7 +17,7 @@ from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
-from rekindle.knowledge.trust.inputs import SessionInput
+from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
@@ -82,7 +82,7 @@ class LoadedSession(NamedTuple):
     turns: Sequence[UserTurn]
     calls: Sequence[ObservedCall]
     answers: Mapping[int, str]  # by the position of the turn
-    inputs: Sequence[SessionInput]  # that reached the model in other ways
+    inputs: Sequence[ModelInput]  # that reached the model in other ways
 
 
 class ObservingWork(NamedTuple):
