@@ -17,6 +17,7 @@ import msgspec
 from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.trust.foreign_text import ForeignText
 from rekindle.knowledge.trust.inputs import ModelInput
+from rekindle.knowledge.trust.own_text import is_packaged
 from rekindle.knowledge.trust.said_secrets import hide_said_secrets
 from rekindle.knowledge.trust.said_words import extract_vouching_text
 from rekindle.knowledge.trust.session_files import list_created_files, list_read_files
@@ -96,7 +97,8 @@ def observe_session(
         if one.failed is not False:
             continue
         if (path := read_path(one.call, root)) is not None:
-            files[path] = files.get(path, 0) + 1
+            if not is_packaged(path):
+                files[path] = files.get(path, 0) + 1
             continue
         for path in list_command_files(one.call, forms, root):
             command_files[path] = command_files.get(path, 0) + 1
@@ -112,7 +114,9 @@ def observe_session(
         files=tuple(FileUse(path, count) for path, count in files.items()),
         fixes=tuple(_hide_foreign_failure(one, suspicion) for one in _find_fixes(calls, lines)),
         command_files=tuple(
-            FileUse(path, count) for path, count in command_files.items() if path not in files
+            FileUse(path, count)
+            for path, count in command_files.items()
+            if path not in files and not is_packaged(path)
         ),
         programs=_find_named_programs(calls, lines, turns),
         remotes=tuple(_find_remotes(calls)),

@@ -26,6 +26,9 @@ _VENDORED = re.compile(
     r"|\.yarn|\.pnpm-store|\.bundle|\.eggs|\.direnv|submodules?|subprojects|bower_components"
     r"|jspm_packages|elm-stuff|downloads?|te?mp)/"
 )
+_PACKAGES = re.compile(
+    r"(?:^|/)(?:node_modules|site-packages|dist-packages|bower_components|_deps|\.?venv|\.tox|\.nox|Pods)/"
+)
 # What the owner of a repository writes for agents and builds.
 _OWN_FILE = re.compile(
     r"(?:^|/)(?:(?:CLAUDE|AGENTS|GEMINI|CONTRIBUTING)(?:\.local)?\.md|\.cursorrules|package\.json"
@@ -46,6 +49,11 @@ _INDIRECT = ("$", "`", "<", "~", "..", "*", "pushd", "\\")
 def is_vendored(path: str) -> bool:
     """Return whether a path of a repository is where packages and clones of others are kept."""
     return _VENDORED.search(f"{path}/") is not None
+
+
+def is_packaged(path: str) -> bool:
+    """Return whether a package manager put a file there: no session should be told to look at it."""
+    return _PACKAGES.search(path) is not None
 
 
 def is_own_text(call: ToolCall, root: str) -> bool:

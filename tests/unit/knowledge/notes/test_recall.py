@@ -769,3 +769,9 @@ def test_what_failed_before_a_change_is_known_to_fail_with_other_values() -> Non
     playbook = learn_failing(load("B-0913"), load("B-0477"), load("B-1206"))
     told = recall_call(playbook, ROOT, bash("bin/quay load --berth B-2001").call).text
     assert "--lane dry` then worked (3 sessions)" in told
+
+
+def test_a_file_of_a_package_is_not_told() -> None:
+    sessions = [[read("node_modules/x/README.md"), read("cmd/a.go")]] * 3
+    playbook = build(*sessions)
+    assert [one.name for one in playbook.files] == ["cmd/a.go"]
