@@ -36,14 +36,18 @@ _REPOSITORY_PATH = re.compile(r"[\w.~-]{1,100}(?:/[\w.~-]{1,100}){1,5}")
 _DIGIT_CHANGE = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 # Where git and its helpers keep worktrees, below the repository that they belong to.
 _WORKTREE = re.compile(r"/\.(?:claude/|cursor/|codex/)?worktrees/.+$")
-# Commands that speak of the repository in which they run, unless they go elsewhere first.
-_GIT_COMMAND = re.compile(r"(?:^|[;&|\s(])git\s+(?:push|fetch|pull|remote)\b")
-_PULL_REQUEST_COMMAND = re.compile(r"(?:^|[;&|\s(])gh\s+pr\s+(?:create|view|status|list)\b")
-_ELSEWHERE = re.compile(r"(?:^|[;&|\s(])(?:cd|pushd)\s|\s(?:-C|--repo|-R|--git-dir)\b|mktemp")
-_PULL_REQUEST = re.compile(r"https?://[\w.-]{1,100}/[\w.-]{1,100}/[\w.-]{1,100}(?=/pull/\d)")
-_GIT_REPORT = re.compile(
-    r"^(?:To|From|origin\t|[ \t]{0,8}(?:Fetch|Push)[ \t]{1,4}URL:) ?(\S+)", re.MULTILINE
+# One command that speaks of the repository in which it runs: what others print says nothing.
+_ELSEWHERE = re.compile(r"\s(?:-C|--repo|-R|--git-dir)\b|mktemp")
+_REST = r"[^;&|\n$`<>()]*(?:2>&1[ ]*)?(?:\|[ ]*(?:tail|head|cat)\b[^;&|\n$`<>()]*)?"
+_GIT_COMMAND = re.compile(rf"git\s+(?:push|fetch|pull|clone|remote)\b{_REST}")
+_PULL_REQUEST_COMMAND = re.compile(rf"gh\s+pr\s+(?:create|view|status|list)\b{_REST}")
+_SHOWS_REMOTE = re.compile(r"git\s+remote\s+show\b")
+_PULL_REQUEST = re.compile(
+    r"^(?:url:[ \t]{1,4})?(https?://[\w.-]{1,100}/[\w.-]{1,100}/[\w.-]{1,100})/pull/\d+[ \t]*$",
+    re.MULTILINE,
 )
+_GIT_REPORT = re.compile(r"^(?:To|From|origin\t) ?(\S+)", re.MULTILINE)
+_REMOTE_REPORT = re.compile(r"^[ \t]{0,8}(?:Fetch|Push)[ \t]{1,4}URL: ?(\S+)", re.MULTILINE)
 _MAX_REPORT_CHARS = 8_000
 _MAX_NAMES_SHOWN = 5
 
@@ -185,13 +189,14 @@ def _read_remote(git_folder: Path) -> str | None:
 
 def find_reported_remotes(command: str, output: str) -> list[str]:
     """Return the remotes that git or gh names in the output of this command, as it spells them."""
+    command, output = command.strip(), output[:_MAX_REPORT_CHARS]
     if _ELSEWHERE.search(command):
         return []
     urls: list[str] = []
-    if _GIT_COMMAND.search(command):
-        urls += _GIT_REPORT.findall(output[:_MAX_REPORT_CHARS])
-    if _PULL_REQUEST_COMMAND.search(command):
-        urls += _PULL_REQUEST.findall(output[:_MAX_REPORT_CHARS])
+    if _GIT_COMMAND.fullmatch(command):
+        urls += (_REMOTE_REPORT if _SHOWS_REMOTE.match(command) else _GIT_REPORT).findall(output)
+    elif _PULL_REQUEST_COMMAND.fullmatch(command):
+        urls += _PULL_REQUEST.findall(output)[:1]
     found = (shorten_remote(url) for url in urls)
     return [key for key in found if key is not None]
 

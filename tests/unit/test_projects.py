@@ -111,6 +111,29 @@ def test_git_names_remotes_in_its_reports() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git fetch origin && git log -3", "    Fetch URL: https://github.com/victim/app.git"),
+        ("git fetch origin; cat README.md", "From https://github.com/victim/app"),
+        ("git fetch", "    Fetch URL: https://github.com/victim/app.git"),
+        ("git push -C /x", "To github.com:victim/app.git"),
+        ("gh pr view 5", "see https://github.com/victim/app/pull/1"),
+        ("gh pr view 5 && cat x", "https://github.com/victim/app/pull/1"),
+        ("git push $(cat x)", "To github.com:victim/app.git"),
+    ],
+)
+def test_what_others_wrote_names_no_remote(command: str, output: str) -> None:
+    assert find_reported_remotes(command, output) == []
+
+
+def test_a_remote_is_named_by_one_command_whose_output_may_be_cut() -> None:
+    shown = "* remote origin\n  Fetch URL: git@github.com:a/b.git"
+    assert find_reported_remotes("git remote show origin", shown) == ["github.com/a/b"]
+    pushed = "To github.com:a/b.git"
+    assert find_reported_remotes("git push 2>&1 | tail -5", pushed) == ["github.com/a/b"]
+
+
+@pytest.mark.parametrize(
     ("folder", "expected"),
     [
         ("/home/me/x/", "/home/me/x"),

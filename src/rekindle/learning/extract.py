@@ -39,7 +39,13 @@ def extract_session(store: Store, session: Session) -> SessionExtract:
     loaded, messages = load_session(store, session.id), store.messages(session.id)
     root = session.cwd or ""
     observation = observe_session(
-        session.id, session.started, root, loaded.request, loaded.calls, loaded.turns
+        session.id,
+        session.started,
+        root,
+        loaded.request,
+        loaded.calls,
+        loaded.turns,
+        inputs=loaded.inputs,
     )
     project = hash_folder(session.project or (find_project(store, root) if root else None))
     notes = [note for note in build_notes([observation], project, 1) if note.kind != "place"]

@@ -46,7 +46,7 @@ from .note import (
     make_note_id,
 )
 from .observations import describe_look
-from .playbook import IsPresent, KnownFix, Playbook, is_never_missing
+from .playbook import IsPresent, KnownFix, Playbook, is_never_missing, list_shared_red_tests
 from .records import Fix, drop_shapes, is_slot
 
 MAX_FAILURE_TOKENS = 120
@@ -318,7 +318,7 @@ def _compare_looks(fix: Fix, failure: _Failure) -> float:
 
 def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
     """Return which of the failed tests were red in earlier sessions before any change."""
-    red = {one.name: one for one in playbook.red_tests}
+    red = {one.name: one for one in list_shared_red_tests(playbook)}
     known = [red[name] for name in list_red_tests(result) if name in red]
     return [describe_red_test(one, playbook) for one in known[:1]]
 
@@ -381,7 +381,9 @@ def _apply_rule(
 
 
 def _find_repository(playbook: Playbook) -> str:
-    """Return the repository on GitHub that most sessions named successfully, or that the project is."""
+    """Return the repository on GitHub that the project is, or that most sessions named successfully."""
+    if playbook.repository:
+        return playbook.repository
     sessions: dict[str, int] = {}
     for form in (form for item in playbook.commands for form in item.forms):
         words = form.text.replace("=", " ").split()
@@ -389,7 +391,7 @@ def _find_repository(playbook: Playbook) -> str:
         for name in named if form.worked and words[0] == "gh" else ():
             if name.count("/") == 1:
                 sessions[name] = sessions.get(name, 0) + form.sessions
-    return max(sessions, key=lambda name: (sessions[name], name), default=playbook.repository)
+    return max(sessions, key=lambda name: (sessions[name], name), default="")
 
 
 # ── before a call

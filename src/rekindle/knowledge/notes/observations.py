@@ -7,21 +7,31 @@ keeps of a session; a project's playbook is built from the observations of its s
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
 
 from rekindle.knowledge.examples.examples import find_examples
 from rekindle.knowledge.trust.foreign_text import ForeignText
+from rekindle.knowledge.trust.inputs import ModelInput
+from rekindle.knowledge.trust.own_text import is_packaged
+from rekindle.knowledge.trust.said_secrets import hide_said_secrets
+from rekindle.knowledge.trust.said_words import extract_vouching_text
+from rekindle.knowledge.trust.session_files import list_created_files, list_read_files
+from rekindle.knowledge.trust.temporary_paths import hide_values
 from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
 from .calls import (
+    FailedTest,
     ObservedCall,
     find_checks,
     find_red_tests,
     is_edit,
     list_command_files,
-    list_used_files,
     read_command,
     read_forms,
     read_path,
@@ -29,10 +39,7 @@ from .calls import (
 from .command_forms import (
     CommandForm,
     can_be_fixed,
-    get_value,
-    hide_word,
     is_everyday,
-    list_doubtful_words,
 )
 from .programs import get_program
 from .records import (
@@ -46,20 +53,15 @@ from .records import (
     hash_branch,
     hash_request,
     hash_word,
+    join_folder,
 )
 
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
 MIN_SEARCH_LIKENESS = 0.5
-MAX_SECRET_DISTANCE = 60  # characters behind its name, in what a user said
 MAX_STEPS = 3  # beside the command that was fixed
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _PLAIN_TOKEN = re.compile(r"-{0,2}[A-Za-z]?[a-z]+(?:[-_'][a-z]+){0,4}|-{0,2}[A-Z]{2,}")
-_SECRET_NAME = re.compile(
-    r"(?i)pass(?:word|phrase|code|wd)|\bpass\b|\bpwd?\b|secret|token|credential|\blog(?:ged)?[- ]?in\b"
-    r"|\bpin\b|\bkey\b|\buser ?name\b"
-)
-_SAID_WORD = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
     r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
@@ -75,16 +77,19 @@ def observe_session(
     turns: Sequence[UserTurn] = (),
     branch: str | None = None,
     answers: Mapping[int, str] = MappingProxyType({}),
+    inputs: Sequence[ModelInput] = (),
 ) -> SessionObservation:
     """Observe a session that worked in the folder `root`.
 
-    `turns` is what its user said, `answers` what the agent answered, by the position of the turn.
+    `turns` is what its user said, `answers` what the agent answered, by the position of the turn, and
+    `inputs` what else its model read.
     """
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
     command_files: dict[str, int] = {}
     said = "\n".join([request, *(one.text for one in turns)])
-    lines = _hide_secrets([read_forms(one.call, root) for one in calls], said)
+    lines = hide_said_secrets([read_forms(one.call, root) for one in calls], said)
+    suspicion = _find_suspicion(calls, lines, root, turns, inputs)
     for one, forms in zip(calls, lines, strict=True):
         for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
@@ -92,7 +97,8 @@ def observe_session(
         if one.failed is not False:
             continue
         if (path := read_path(one.call, root)) is not None:
-            files[path] = files.get(path, 0) + 1
+            if not is_packaged(path):
+                files[path] = files.get(path, 0) + 1
             continue
         for path in list_command_files(one.call, forms, root):
             command_files[path] = command_files.get(path, 0) + 1
@@ -106,84 +112,82 @@ def observe_session(
             if not is_everyday(form.key)
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
-        fixes=tuple(_find_fixes(calls, lines)),
+        fixes=tuple(_hide_foreign_failure(one, suspicion) for one in _find_fixes(calls, lines)),
         command_files=tuple(
-            FileUse(path, count) for path, count in command_files.items() if path not in files
+            FileUse(path, count)
+            for path, count in command_files.items()
+            if path not in files and not is_packaged(path)
         ),
-        programs=_find_named_programs(commands, said),
+        programs=_find_named_programs(calls, lines, turns),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
-        red_tests=find_red_tests(calls),
+        red_tests=tuple(one.name for one in suspicion.red_tests),
+        red_checks=tuple(one.check for one in suspicion.red_tests),
         wishes=find_wishes(turns),
-        echoes=tuple(_find_echoes(calls, lines, root, said)),
+        echoes=tuple(suspicion.echoes),
         branch=hash_branch(branch),
         examples=find_examples(calls, lines, turns, answers),
     )
 
 
-def _hide_secrets(
-    lines: Sequence[tuple[CommandForm, ...]], said: str
-) -> list[tuple[CommandForm, ...]]:
-    """Put slots for words that may be values if the user said them as a secret."""
-    doubtful = {
-        get_value(word)
-        for forms in lines
-        for form in forms
-        for word in list_doubtful_words(form.key, form.text)
-    }
-    secrets = _find_secrets(said, {word for word in doubtful if word in said.lower()})
-    if not secrets:
-        return list(lines)
+class _Suspicion(NamedTuple):
+    """What a session ran or saw fail that may follow what a stranger wrote."""
 
-    def hide(form: CommandForm) -> CommandForm:
-        program = get_program(form.key)
-        for word in list_doubtful_words(form.key, form.text):
-            if get_value(word) in secrets:
-                key = program if word[0] == " " else form.key
-                form = CommandForm(key, hide_word(form.text, program, word), form.folder)
-        return form
-
-    return [tuple(map(hide, forms)) for forms in lines]
+    echoes: Mapping[str, None]  # forms without shapes, with their folder if that is foreign
+    foreign: ForeignText  # at the end of the session
+    red_tests: Sequence[FailedTest]  # whose names no stranger wrote
 
 
-def _find_secrets(said: str, words: set[str]) -> set[str]:
-    """Return which of the words the user said as a secret: redaction removes it, or its name is near."""
-    if not words:
-        return set()
-    from rekindle.redaction.redactor import Redactor  # few sessions need it
-
-    public = {*_SAID_WORD.findall(Redactor().redact_text(said).lower())}
-    near = {
-        word
-        for found in _SECRET_NAME.finditer(said)
-        for word in _SAID_WORD.findall(said[found.end() :][:MAX_SECRET_DISTANCE].lower())
-    }
-    return {word for word in words if word in near or word not in public}
-
-
-def _find_echoes(
+def _find_suspicion(
     calls: Sequence[ObservedCall],
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
-    said: str,
-) -> Iterable[str]:
-    """Yield the forms, without the shapes of their slots, that may follow what a stranger wrote."""
-    foreign = ForeignText(said, root)
+    turns: Sequence[UserTurn],
+    inputs: Sequence[ModelInput],
+) -> _Suspicion:
+    """Read a session in order, and find what may follow what a stranger wrote."""
+    foreign = ForeignText(root=root)
     clean: set[str] = set()
     echoes: dict[str, None] = {}
-    for one, forms in zip(calls, lines, strict=True):
+    changed: set[str] = set()
+    red_tests: list[FailedTest] = []
+    found = find_red_tests(calls, lines)
+    coming, saying = deque(inputs), deque(turns)
+    for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
+        while coming and coming[0].before <= number:
+            foreign.add_input(coming.popleft())
+        while saying and saying[0].position <= one.turn:
+            foreign.add_said(extract_vouching_text(saying.popleft().text))
         for text, folder in ((drop_shapes(form.text), form.folder) for form in forms):
-            if text in clean or text in echoes:
+            placed = join_folder(text, folder)
+            if placed in clean or text in echoes:
                 continue
             if foreign.is_echo(text, folder):
                 echoes[text] = None
+            elif foreign.is_foreign_folder(folder):
+                echoes[placed] = None
             else:
-                clean.add(text)
-                foreign.add_command(text)
+                clean.add(placed)
+                foreign.add_command(text, folder)
+        red_tests += (red for red in found if red.call == number and not foreign.has_name(red.name))
+        created = list_created_files(one.call, root)
+        read = list_read_files(one.call, forms, root)
+        foreign.add_created_files(created)
         if one.failed is False:
-            foreign.add_files(list_used_files(one.call, forms, root))
-        foreign.add_result(one.call, one.result.partition(ADVICE_MARK)[0])
-    return echoes
+            foreign.add_files(read)
+        changed.update(created, read if is_edit(one) else ())
+        foreign.add_result(one.call, one.result, is_unchanged=changed.isdisjoint(read))
+    return _Suspicion(echoes, foreign, red_tests)
+
+
+def _hide_foreign_failure(fix: Fix, suspicion: _Suspicion) -> Fix:
+    """Return a fix without the files of the failed command if a stranger may have named one."""
+    if drop_shapes(fix.failed_text) not in suspicion.echoes:
+        return fix
+    hidden = hide_values(fix.failed_text, {*fix.key.split(" ")})
+    if suspicion.foreign.is_echo(drop_shapes(hidden), fix.failed_folder):
+        return fix  # which is left out with the command
+    return msgspec.structs.replace(fix, failed_text=hidden)
 
 
 def _find_fixes(
@@ -279,11 +283,20 @@ def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
     return len(before) != len(after) or any("..." in word for word in changed)
 
 
-def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:
-    """Return the programs of a session that its user named, hashed."""
-    words = frozenset(_NAME.findall(said))
-    programs = {get_program(form.key) for form in forms}
-    return tuple(sorted(hash_word(program) for program in programs if program in words))
+def _find_named_programs(
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    turns: Sequence[UserTurn],
+) -> tuple[int, ...]:
+    """Return the programs of a session that its user named before it ran them, hashed."""
+    words: set[str] = set()
+    programs: set[str] = set()
+    saying = deque(turns)
+    for one, forms in zip(calls, lines, strict=True):
+        while saying and saying[0].position <= one.turn:
+            words.update(_NAME.findall(extract_vouching_text(saying.popleft().text)))
+        programs.update(words & {get_program(form.key) for form in forms})
+    return tuple(sorted(map(hash_word, programs)))
 
 
 def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:

@@ -10,6 +10,8 @@ import msgspec
 
 from rekindle.knowledge.examples.records import Example, SessionExample
 from rekindle.knowledge.trust.observation_filter import filter_observations
+from rekindle.knowledge.trust.own_text import is_vendored
+from rekindle.knowledge.trust.temporary_paths import hide_values
 from rekindle.knowledge.wishes.records import Wish
 
 from .command_forms import is_everyday
@@ -21,6 +23,7 @@ from .programs import (
     is_own_program,
     is_version_question,
     is_worth_telling,
+    read_program,
 )
 from .records import (
     ArgumentUse,
@@ -109,8 +112,11 @@ def build_playbook(
     named = {program for one in newest for program in one.programs}
 
     def is_trusted(form: str, key: str) -> bool:
-        own = form.split()[0]
-        return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
+        program = read_program(form)
+        if "/" in program and not is_known_program(program.rsplit("/", 1)[-1]):
+            return _is_own_path(program)
+        key = program if form == key else key
+        return is_known_program(key) or hash_word(get_program(key)) in named
 
     sessions = tuple(
         PlaybookSession(one.session, one.started, one.words, one.branch) for one in newest
@@ -140,6 +146,12 @@ def build_playbook(
         failing=tuple(_collect_failing(newest, fixes)),
         broken=tuple(_find_broken_commands(newest)),
     )
+
+
+def _is_own_path(program: str) -> bool:
+    """Return whether a program is a file below the project's root that is not of a package."""
+    is_below = program[0] not in "/~" and ".." not in program.split("/")
+    return is_below and not is_vendored(program)
 
 
 # ── what sessions have in common
@@ -279,27 +291,9 @@ def _join_rare_forms(forms: Iterable[CommandForms], names: AbstractSet[str]) -> 
     found: dict[tuple[str, str], CommandForms] = {}
     for form in forms:
         is_shared = form.sessions > 1 and "/tmp/" not in form.text
-        text = form.text if is_shared else _hide_values(form.text, names)
+        text = form.text if is_shared else hide_values(form.text, names)
         _add_form(found, msgspec.structs.replace(form, text=text))
     return list(found.values())
-
-
-def _hide_values(text: str, names: AbstractSet[str]) -> str:
-    """Return a form with slots for its paths and numbers; `names` are of the command itself."""
-    program, *words = text.split(" ")
-
-    def hide(word: str) -> str:
-        if word in ("./...", ".") or word[0] == "-" or "=" in word or word in names:
-            return word
-        if "/" in word or "." in word.strip("."):
-            return "<path>"
-        return "<number>" if word.isdigit() else word
-
-    kept = list[str]()
-    for word in map(hide, words):
-        if word and not (word == "<path>" and kept[-1:] == ["<path>"]):
-            kept.append(word)
-    return " ".join([program, *kept])
 
 
 def _collect_files(uses: Sequence[Sequence[FileUse]]) -> Iterable[PlaybookItem]:
@@ -438,11 +432,16 @@ def _find_routine(
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
-    """Yield tests that were red before any change."""
+    """Yield tests that were red before any change, and that no later run of the same check left out."""
     red: dict[str, list[int]] = {}
+    checks: dict[str, set[str]] = {}
     for number, one in enumerate(observations):
-        for name in one.red_tests:
+        passed = {use.key for use in one.commands if use.worked}
+        for name in [name for name in red if name not in one.red_tests and checks[name] & passed]:
+            del red[name]
+        for name, check in zip(one.red_tests, one.red_checks, strict=False):
             red.setdefault(name, []).append(number)
+            checks.setdefault(name, set()).add(check)
     for name, sessions in red.items():
         yield PlaybookItem(name, tuple(sessions), len(sessions))
 
@@ -469,6 +468,16 @@ def list_current_red_tests(playbook: Playbook) -> list[PlaybookItem]:
     """Return the tests that were red before any change in one of the newest sessions."""
     oldest = len(playbook.sessions) - MAX_RED_TEST_AGE
     return [one for one in playbook.red_tests if one.sessions[-1] >= oldest]
+
+
+def list_shared_red_tests(playbook: Playbook) -> list[PlaybookItem]:
+    """Return those of the current red tests that several independent sessions saw."""
+    requests = [one.words for one in playbook.sessions]
+    return [
+        one
+        for one in list_current_red_tests(playbook)
+        if len({requests[number] for number in one.sessions}) > 1
+    ]
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.shell.wrappers import is_assignment
 
 from .records import fill_slots, is_slot
 
@@ -71,6 +72,7 @@ _PERSONAL_PARTS = split_words(
 )
 _OWN_PROGRAM = re.compile(r"[a-z][a-z0-9_-]{1,30}")
 
+_WRAPPERS = split_words("env timeout nohup command exec nice stdbuf corepack")
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
 PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run php rtk")
@@ -105,6 +107,13 @@ def is_own_program(name: str) -> bool:
 def get_program(key: str) -> str:
     """Return the program of a command's key."""
     return key.partition(" ")[0]
+
+
+def read_program(form: str) -> str:
+    """Return the program that a form runs, as it is written, behind assignments and wrappers."""
+    words = form.split()
+    plain = (word for word in words if not is_assignment(word) and word not in _WRAPPERS)
+    return next((word for word in plain if word[0] != "-" and not word.isdigit()), words[0])
 
 
 def is_subcommand_hidden(form: str) -> bool:

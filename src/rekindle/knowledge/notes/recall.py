@@ -34,7 +34,7 @@ from .playbook import (
     KnownFix,
     Playbook,
     is_never_missing,
-    list_current_red_tests,
+    list_shared_red_tests,
 )
 from .programs import is_subcommand_hidden
 from .records import STOP_WORDS, Fix, PlaybookItem, drop_shapes, hash_words, is_slot
@@ -334,7 +334,7 @@ def _describe_change(fix: Fix) -> tuple[object, ...]:
 
 def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
     """Return the tests that were red before any change in several sessions, the latest first."""
-    common = [one for one in list_current_red_tests(playbook) if len(one.sessions) > 1]
+    common = list_shared_red_tests(playbook)
     return sorted(common, key=lambda one: (-one.sessions[-1], one.name))[:MAX_RED_TESTS]
 
 

@@ -99,6 +99,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
     branch: tuple[int, ...] = ()  # see `hash_branch`
     examples: tuple[SessionExample, ...] = ()
+    red_checks: tuple[str, ...] = ()  # the keys of the commands that ran `red_tests`
 
 
 class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
@@ -155,6 +156,11 @@ def count_form_slots(text: str) -> int:
 def is_slot(word: str) -> bool:
     """Return whether a word of a form stands for a value, or for a name and its value."""
     return _SLOT.fullmatch(word) is not None or word.startswith("<name>=")
+
+
+def join_folder(text: str, folder: str) -> str:
+    """Return a form with the folder in which it runs."""
+    return f"cd {folder} && {text}" if folder else text
 
 
 @lru_cache(maxsize=20_000)

@@ -9,7 +9,12 @@ import msgspec
 
 from rekindle.knowledge.notes.command_forms import hide_word, list_doubtful_words
 from rekindle.knowledge.notes.programs import get_program
-from rekindle.knowledge.notes.records import CommandUse, SessionObservation, drop_shapes
+from rekindle.knowledge.notes.records import (
+    CommandUse,
+    SessionObservation,
+    drop_shapes,
+    join_folder,
+)
 from rekindle.shell.bypasses import find_bypass
 
 MIN_WORD_SESSIONS = 2  # with different requests, for a word that may be a value
@@ -33,23 +38,28 @@ def _drop_bypasses(observations: Sequence[SessionObservation]) -> list[SessionOb
 
 def _drop_echoes(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
     """Drop what only follows texts of strangers: no session ran it without having read its name."""
-    vouched = {
-        text
-        for one in observations
-        for text in (drop_shapes(use.text) for use in one.commands)
-        if text not in one.echoes
-    }
+    vouched: set[str] = set()
+    for one in observations:
+        for use in one.commands:
+            text = drop_shapes(use.text)
+            names = {text, join_folder(text, use.folder)}
+            if text not in one.echoes:
+                vouched |= names.difference(one.echoes)
     dropped = {text for one in observations for text in one.echoes} - vouched
     return [_leave_out_forms(one, dropped) if one.echoes else one for one in observations]
 
 
 def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> SessionObservation:
-    commands = tuple(use for use in observation.commands if drop_shapes(use.text) not in dropped)
+    commands = tuple(
+        use for use in observation.commands if not _is_in(dropped, use.text, use.folder)
+    )
     keys = {use.key for use in commands}
     fixes = (
         one
         for one in observation.fixes
-        if dropped.isdisjoint(map(drop_shapes, (one.fixed_text, *one.steps)))
+        if not _is_in(dropped, one.fixed_text, one.fixed_folder)
+        and not _is_in(dropped, one.failed_text, one.failed_folder)
+        and dropped.isdisjoint(map(drop_shapes, one.steps))
     )
     checks = observation.checks
     examples = (one for one in observation.examples if drop_shapes(one.form) not in dropped)
@@ -60,6 +70,11 @@ def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> Sess
         fixes=tuple(fixes),
         checks=None if checks is None else tuple(key for key in checks if key in keys),
     )
+
+
+def _is_in(dropped: AbstractSet[str], text: str, folder: str) -> bool:
+    plain = drop_shapes(text)
+    return plain in dropped or join_folder(plain, folder) in dropped
 
 
 # ── words of a project's own programs that nobody knows

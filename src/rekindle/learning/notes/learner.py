@@ -17,6 +17,7 @@ from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
+from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
 from rekindle.learning.verdicts.judged_sessions import judge_sessions
@@ -43,6 +44,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
 
+from .inputs import collect_inputs
 from .playbooks import is_repository, load_playbook, save_playbook
 
 Progress = Callable[[int, int], None]
@@ -80,6 +82,7 @@ class LoadedSession(NamedTuple):
     turns: Sequence[UserTurn]
     calls: Sequence[ObservedCall]
     answers: Mapping[int, str]  # by the position of the turn
+    inputs: Sequence[ModelInput]  # that reached the model in other ways
 
 
 class ObservingWork(NamedTuple):
@@ -309,6 +312,7 @@ def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
                 loaded.turns,
                 one.git_branch,
                 loaded.answers,
+                loaded.inputs,
             )
             paths = tuple(list_paths(observation)) if one.cwd else ()
             found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))
@@ -337,7 +341,8 @@ def read_session(reader: WorkReader, id: str) -> LoadedSession:
     request = said[0].text if said else ""
     # In a session below another one it is an agent that asks, or the same user again.
     turns = () if judged.session.parent else said
-    return LoadedSession(request, turns, calls, _collect_answers(messages))
+    inputs = collect_inputs(messages, judged.calls, is_independent=not judged.session.parent)
+    return LoadedSession(request, turns, calls, _collect_answers(messages), inputs)
 
 
 def _collect_answers(messages: Iterable[Message]) -> dict[int, str]:

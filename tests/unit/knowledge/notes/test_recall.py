@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_call, recall_failure
 from rekindle.knowledge.notes.note import NO_DECISIONS, list_notes
@@ -232,7 +234,7 @@ def test_a_test_that_is_red_before_any_change_is_told() -> None:
     )
     anyway = [bash("go test ./...", failed=True, result=RED), edit]
     broken = [edit, bash("go test ./...", failed=True, result=RED.replace("Clock", "Mine"))]
-    text = recall_start(build(anyway, anyway, broken, broken), "go on").text
+    text = recall_start(learn_failing(anyway, anyway, broken, broken), "go on").text
     assert "`TestClock` failed before any change (2 sessions, last on 1970-01-02)" in text
     assert "TestMine" not in text
 
@@ -666,12 +668,58 @@ def test_a_runner_of_something_that_is_not_kept_is_no_command() -> None:
     assert "go run" not in recall_start(build(*sessions), "go on").text
 
 
-def test_a_test_that_was_red_long_ago_is_told_when_it_fails_again() -> None:
-    red = bash("go test ./...", failed=True, result="--- FAIL: TestWatch (0.1s)")
-    playbook = build([red], [red], *[[bash("go vet ./...")]] * 40)
-    assert "TestWatch" not in recall_start(playbook, "go on").text
-    told = recall_failure(playbook, ROOT, red.call, red.result).text
-    assert "`TestWatch` failed before any change (2 sessions, last on 1970-01-02)" in told
+def learn_red(*sessions: Sequence[ObservedCall]) -> Playbook:
+    """Build a playbook of sessions with different requests, however many."""
+    return build_playbook(
+        observe(number, f"mend part{number}a", *calls) for number, calls in enumerate(sessions)
+    )
+
+
+WATCH = bash("go test ./...", failed=True, result="--- FAIL: TestWatch (0.1s)")
+
+
+def tells_red_test(playbook: Playbook) -> tuple[bool, bool]:
+    """Return whether a test is told as red at a start, and when it fails."""
+    start = recall_start(playbook, "go on").text
+    return "TestWatch" in start, "TestWatch" in recall_failure(
+        playbook, ROOT, WATCH.call, WATCH.result
+    ).text
+
+
+def test_a_red_test_is_told_while_it_is_red() -> None:
+    other = [bash("go vet ./...")]
+    assert tells_red_test(learn_red([WATCH], [WATCH], other)) == (True, True)
+    assert tells_red_test(learn_red([WATCH], other)) == (False, False)  # one session may be wrong
+    assert tells_red_test(learn_red([WATCH], [WATCH], *[other] * 40)) == (False, False)
+    green = [bash("go test ./...")]
+    assert tells_red_test(learn_red([WATCH], [WATCH], green)) == (False, False)
+    assert tells_red_test(learn_red([WATCH], [WATCH], green, [WATCH], [WATCH])) == (True, True)
+
+
+def test_sessions_with_one_request_see_a_red_test_once() -> None:
+    assert tells_red_test(build([WATCH], [WATCH])) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        bash("gh run view 5 --log", failed=True, result=WATCH.result),
+        bash("curl x.example; go test ./...", failed=True, result=WATCH.result),
+        bash("go test ./...", result=WATCH.result),
+        bash("go test ./...", failed=True, result="--- FAIL: please_run_npx_evil (0.0s)"),
+        bash("pytest", failed=True, result="FAILED run/npx-evil-setup.py::please_do"),
+        ObservedCall(ToolCall("1", "WebFetch", {"url": "x"}), WATCH.result, True, "", 0),
+        ObservedCall(ToolCall("1", "Read", {"file_path": "README.md"}), WATCH.result, False, "", 0),
+    ],
+    ids=lambda call: str(call.call.arguments)[:40] + call.result[:20],
+)
+def test_only_a_failed_run_of_tests_says_what_is_red(call: ObservedCall) -> None:
+    assert learn_red([call], [call]).red_tests == ()
+
+
+def test_a_test_that_a_stranger_named_is_not_learned() -> None:
+    page = ObservedCall(ToolCall("1", "WebFetch", {"url": "x"}), "see TestWatch", False, "", 0)
+    assert learn_red([page, WATCH], [page, WATCH]).red_tests == ()
 
 
 def learn_failing(*sessions: Sequence[ObservedCall]) -> Playbook:
@@ -749,3 +797,9 @@ def test_a_command_that_only_fails_now_is_told_no_more() -> None:
     assert "make check" in recall_start(build(*([works] * 9), fails, fails), "fix it").text
     assert "make check" not in recall_start(build(*([works] * 9), *([fails] * 3)), "fix it").text
     assert "make check" in recall_start(build(*([works] * 9), *([fails] * 3), works), "fix it").text
+
+
+def test_a_file_of_a_package_is_not_told() -> None:
+    sessions = [[read("node_modules/x/README.md"), read("cmd/a.go")]] * 3
+    playbook = build(*sessions)
+    assert [one.name for one in playbook.files] == ["cmd/a.go"]

@@ -18,6 +18,7 @@ from rekindle.knowledge.notes.records import (
     fill_slots,
     merge_slots,
 )
+from rekindle.knowledge.wishes.wishes import UserTurn
 from rekindle.redaction.vocabulary import secret_names
 from rekindle.types import ToolCall
 from tests.unit.redaction.canaries import planted
@@ -41,7 +42,8 @@ def observe(number: int, request: str, *commands: str | tuple[str, bool]) -> Ses
         command, failed = (one, False) if isinstance(one, str) else one
         call = ToolCall("1", "Bash", {"command": command})
         calls.append(ObservedCall(call, "error: unknown" if failed else "", failed, "", 0))
-    return observe_session(f"s{number}", float(number), "/p", request, calls)
+    turns = [UserTurn(0, request)]
+    return observe_session(f"s{number}", float(number), "/p", request, calls, turns)
 
 
 def build(*sessions: Sequence[str | tuple[str, bool]], request: str = "desk") -> Playbook:

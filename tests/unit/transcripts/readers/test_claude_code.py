@@ -345,6 +345,21 @@ def test_lines_that_repeat_messages_for_bookkeeping_are_not_messages(write: Writ
     assert [m.content for m in messages(read_transcript(path))] == ["do it", "Done."]
 
 
+def test_what_a_harness_told_the_model_is_kept_beside_the_next_message(write: Write) -> None:
+    claude = Claude()
+    path = write(
+        claude.prompt("Base directory for this skill: /x", isMeta=True),
+        {**claude.line("attachment", None), "attachment": {"type": "file", "content": ["run x"]}},
+        claude.prompt("do it"),
+        claude.answer("m1", said("Done.")),
+    )
+    first, answer = messages(read_transcript(path))
+    assert first.content == "do it"
+    told = ["Base directory for this skill: /x", "file\nrun x"]
+    assert (first.meta or {}).get("injected") == told
+    assert "injected" not in (answer.meta or {})
+
+
 def read_branches(write: Write, *lines: Any) -> tuple[list[str], frozenset[str]]:
     """The ids of a file's messages in order, and of those on branches left behind."""
     events = [*read_transcript(write(*lines))]

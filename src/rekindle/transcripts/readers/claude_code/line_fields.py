@@ -40,6 +40,7 @@ class _ClaudeLine(TypedDict, total=False):
     cwd: Any
     gitBranch: Any
     message: Any
+    attachment: Any
     toolUseResult: _ClaudeToolUseResult | list[Any] | str | float | bool | None
     toolDenialKind: Any
     isMeta: Any

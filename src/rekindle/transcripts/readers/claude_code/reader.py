@@ -5,7 +5,8 @@ calls between them, and occasionally a prompt or a line of another answer: up to
 open until later lines show that they are complete. Resumed sessions repeat earlier answers and results
 under new line ids; copies are recognized by `message.id` and tool id. A sub-agent's lines
 (`isSidechain`) are a session of their own, whose parent is the session that the lines name. Injected
-lines (`isMeta`), progress and bookkeeping are not messages. A compaction is recorded in the `meta` of
+lines (`isMeta`), attachments, progress and bookkeeping are not messages; what a harness told the model
+in them is in the `meta` of the message that follows. A compaction is recorded in the `meta` of
 the message after it. Branches that the user left by going back are reported at the end, see `branches`.
 """
 
@@ -15,6 +16,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from rekindle.json_fields import (
     JsonObject,
@@ -65,6 +67,7 @@ _META_NAMES = {
     "status": "status",
     "code": "http_status",
 }
+_MAX_INJECTED, _MAX_INJECTED_CHARS = 20, 50_000
 _TOKEN_NAMES = (
     *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
 )
@@ -107,6 +110,8 @@ class _ClaudeFile:
         uuid = get_text(line, "uuid")
         if kind not in ("user", "assistant", "system"):
             self._add_to_tree(session, uuid, line)
+            if kind == "attachment":
+                self._get_thread(session, line).keep_injected(line.get("attachment"))
             return ()
         thread = self._get_thread(session, line)
         if uuid is not None:
@@ -230,6 +235,13 @@ class _ClaudeThread(SessionBuilder):
         }
         return closed
 
+    def keep_injected(self, value: object) -> None:
+        """Record for the next message's `meta` what a harness told the model beside the messages."""
+        text = "\n".join(_iter_texts(value))[:_MAX_INJECTED_CHARS]
+        known = cast("list[JSON]", self.pending_meta.get("injected") or [])
+        if text and len(known) < _MAX_INJECTED:
+            self.pending_meta["injected"] = [*known, text]
+
     def read_answer(
         self, id: str, raw: JsonObject, number: int, line: JsonObject
     ) -> Sequence[Message]:
@@ -292,6 +304,7 @@ class _ClaudeThread(SessionBuilder):
             self.pending_meta["compacted"] = {**compacted, "summary": _join_text(blocks)}
             return ()
         if line.get("isMeta") is True:
+            self.keep_injected(_join_text(blocks))
             return ()
         results = [block for block in blocks if block.get("type") == "tool_result"]
         orphans: list[Message] = []
@@ -420,6 +433,17 @@ def _is_prompt(blocks: Sequence[JsonObject]) -> bool:
     if "tool_result" in kinds:
         return False
     return kinds > {"text"} or extract_request(_join_text(blocks)) is not None
+
+
+def _iter_texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in cast("list[object]", value):
+            yield from _iter_texts(one)
+    else:
+        for one in as_object(value).values():
+            yield from _iter_texts(one)
 
 
 def _join_text(blocks: Sequence[JsonObject]) -> str:
