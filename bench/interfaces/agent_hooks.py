@@ -52,7 +52,7 @@ class HookBench:
         self.rollout = folder / "rollout.jsonl"
         self.rollout.write_text(_make_rollout())
         with open_store(self.home / "sessions.db", durability="relaxed") as store:
-            fill_store(store, SESSIONS // scale, PROJECT_SESSIONS // scale)
+            fill_store(store, FOLDER, SESSIONS // scale, PROJECT_SESSIONS // scale)
             add_fixes(store)
             learn_from_sessions(store)
         write_launcher(self.home)

@@ -21,7 +21,7 @@ from rekindle.agent.tools.builtin.terminal import TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, build_schema
 from rekindle.agent.turn import Advisor, TurnContext, TurnEnded, TurnLimits, run_turn
-from rekindle.learning.notes.advice import NO_ADVICE
+from rekindle.learning.advice import NO_ADVICE
 from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session

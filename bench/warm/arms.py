@@ -22,8 +22,8 @@ from rekindle.config.schema import WarmSection
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.knowledge.notes.replay import NaiveRecaller
+from rekindle.learning.advice import NO_ADVICE, create_project_advisor
 from rekindle.learning.library import TemplateLibrary
-from rekindle.learning.notes.advice import NO_ADVICE, create_project_advisor
 from rekindle.learning.notes.playbooks import find_project, load_playbook
 from rekindle.learning.warm_start import (
     ArmAssignment,

@@ -12,7 +12,7 @@ import pytest
 from rekindle import Filter, Message, Store, ToolCall
 from rekindle.config.schema import WarmSection
 from rekindle.knowledge.render import MADE_UP_MARK
-from rekindle.learning.notes.advice import create_project_advisor
+from rekindle.learning.advice import create_project_advisor
 from rekindle.learning.notes.learner import build_playbook_chunk, learn_from_sessions
 from rekindle.learning.notes.playbooks import (
     MAX_WAITING_NOTES,
@@ -28,7 +28,7 @@ from rekindle.learning.notes.recall import (
     recall_before_call,
 )
 from rekindle.learning.notes.replay import replay_projects
-from rekindle.learning.verdicts.session_outcomes import judge_outcomes
+from rekindle.learning.verdicts.session_outcomes import judge_outcomes, load_outcome
 from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
 from rekindle.parallel.tasks import Prepare, make_task, read_result, run_task
 from rekindle.store.learning.observations import NoteDecision
@@ -278,6 +278,32 @@ def test_a_session_is_advised_on_calls_as_its_settings_and_its_arm_want(store: S
     assert list_advice(None, replace(before_call, enabled=False)) == [False, False]
     for arm in ("cold", "placebo"):
         assert list_advice(arm, before_call) == [False, False], arm
+
+
+def end_with_red_tests(store: Store, name: str) -> None:
+    """Let a session change a file and end with a red test."""
+    edit = ToolCall(f"{name}-e", "Edit", {"file_path": f"{FOLDER}/a.go", "old_string": "x"})
+    test = ToolCall(f"{name}-t", "Bash", {"command": "go test ./..."})
+    red = "Exit code 1\n--- FAIL: TestCart (0.00s)\nFAIL\tshop/cart\t0.01s\nFAIL"
+    messages = [
+        Message("assistant", tool_calls=(edit,)),
+        Message("tool", "ok", tool_call_id=edit.id, name="Edit"),
+        Message("assistant", tool_calls=(test,)),
+        Message("tool", red, tool_call_id=test.id, name="Bash", meta={"is_error": True}),
+    ]
+    store.append(store.session(name), *messages)
+
+
+def test_what_only_sessions_that_failed_did_fixes_nothing(store: Store) -> None:
+    for name in ("parser", "lexer"):
+        end_with_red_tests(store, tell(store, name, *KNOWN_TO_FAIL))
+    learn_from_sessions(store)
+    failed = (store, FOLDER, "Bash", {"command": "make check"}, "error: no network")
+    assert load_outcome(store, "parser").verdict == "failed"
+    assert not recall_at_failure(*failed).notes
+    tell(store, "printer", *KNOWN_TO_FAIL)
+    learn_from_sessions(store)
+    assert "`make check --offline` then worked (3 sessions)" in recall_at_failure(*failed).text
 
 
 def test_a_replay_counts_the_calls_that_were_known_to_fail(store: Store) -> None:

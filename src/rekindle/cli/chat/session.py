@@ -34,7 +34,7 @@ from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.process_reports import make_busy_check
 from rekindle.gateway.turns.inbound import is_command
-from rekindle.learning.notes.advice import NO_ADVICE, create_project_advisor
+from rekindle.learning.advice import NO_ADVICE, create_project_advisor
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client

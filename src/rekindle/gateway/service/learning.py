@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from rekindle.agent.turn import Advisor
 from rekindle.config import Config
 from rekindle.errors import RekindleError
-from rekindle.learning.notes.advice import NO_ADVICE, create_owner_advisor
+from rekindle.learning.advice import NO_ADVICE, create_owner_advisor
 from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Role, Session

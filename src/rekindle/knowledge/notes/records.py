@@ -100,6 +100,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     branch: tuple[int, ...] = ()  # see `hash_branch`
     examples: tuple[SessionExample, ...] = ()
     red_checks: tuple[str, ...] = ()  # the keys of the commands that ran `red_tests`
+    has_failed: bool = False  # by its outcome: red tests at its end, a rejection by its user, …
 
 
 class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):

@@ -11,6 +11,7 @@ from rekindle.knowledge.notes.command_forms import hide_word, list_doubtful_word
 from rekindle.knowledge.notes.programs import get_program
 from rekindle.knowledge.notes.records import (
     CommandUse,
+    Fix,
     SessionObservation,
     drop_shapes,
     join_folder,
@@ -22,7 +23,28 @@ MIN_WORD_SESSIONS = 2  # with different requests, for a word that may be a value
 
 def filter_observations(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
     """Return the observations of a project without what a note must not say."""
-    return _hide_rare_words(_drop_echoes(_drop_bypasses(observations)))
+    return _hide_rare_words(_drop_echoes(_drop_bypasses(_drop_failed_work(observations))))
+
+
+def _drop_failed_work(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Drop what only sessions that failed did: fixes, examples and checks before a commit."""
+    shared = {_identify_fix(fix) for one in observations if not one.has_failed for fix in one.fixes}
+    return [
+        msgspec.structs.replace(
+            one,
+            fixes=tuple(fix for fix in one.fixes if _identify_fix(fix) in shared),
+            examples=(),
+            checks=None,
+        )
+        if one.has_failed
+        else one
+        for one in observations
+    ]
+
+
+def _identify_fix(fix: Fix) -> tuple[object, ...]:
+    texts = (fix.failed_text, fix.fixed_text, *fix.steps)
+    return *map(drop_shapes, texts), fix.failed_folder, fix.fixed_folder
 
 
 def _drop_bypasses(observations: Sequence[SessionObservation]) -> list[SessionObservation]:

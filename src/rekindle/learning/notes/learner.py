@@ -10,9 +10,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
+from rekindle.judging.outcomes.outcome import judge_session
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
@@ -51,6 +53,7 @@ Progress = Callable[[int, int], None]
 
 VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
 SESSIONS_PER_COMMIT = 50
+MIN_OUTCOME_CONFIDENCE = 0.6  # that a session failed
 SECONDS_PER_MESSAGE = 150e-6  # roughly, to read a message and to observe it
 SECONDS_PER_PLAYBOOK_SESSION = 0.5e-3
 LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
@@ -83,6 +86,7 @@ class LoadedSession(NamedTuple):
     calls: Sequence[ObservedCall]
     answers: Mapping[int, str]  # by the position of the turn
     inputs: Sequence[ModelInput]  # that reached the model in other ways
+    has_failed: bool  # by its outcome
 
 
 class ObservingWork(NamedTuple):
@@ -314,6 +318,7 @@ def observe_chunk(work: ObservingWork) -> list[ObservationResult]:
                 loaded.answers,
                 loaded.inputs,
             )
+            observation = replace(observation, has_failed=loaded.has_failed)
             paths = tuple(list_paths(observation)) if one.cwd else ()
             found.append(ObservationResult(one, _encode(observation), observation.remotes, paths))
     return found
@@ -342,7 +347,15 @@ def read_session(reader: WorkReader, id: str) -> LoadedSession:
     # In a session below another one it is an agent that asks, or the same user again.
     turns = () if judged.session.parent else said
     inputs = collect_inputs(messages, judged.calls, is_independent=not judged.session.parent)
-    return LoadedSession(request, turns, calls, _collect_answers(messages), inputs)
+    outcome = judge_session(judged.session, messages, judged.calls)
+    return LoadedSession(
+        request=request,
+        turns=turns,
+        calls=calls,
+        answers=_collect_answers(messages),
+        inputs=inputs,
+        has_failed=outcome.verdict == "failed" and outcome.confidence >= MIN_OUTCOME_CONFIDENCE,
+    )
 
 
 def _collect_answers(messages: Iterable[Message]) -> dict[int, str]:

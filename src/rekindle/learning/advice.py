@@ -14,7 +14,7 @@ from rekindle.knowledge.notes.note import Recall
 from rekindle.store import Store
 from rekindle.types import Session, ToolCall
 
-from .recall import recall_at_failure, recall_before_call
+from .notes.recall import recall_at_failure, recall_before_call
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +41,14 @@ def create_owner_advisor(
     """Create what advises a session on calls, with what the sessions of its owner learned."""
 
     def recall_failure(call: ToolCall, result: str) -> Recall:
-        from .owners import recall_for_owner_at_failure  # the same: it loads what judges calls
+        from .notes.owners import (
+            recall_for_owner_at_failure,  # the same: it loads what judges calls
+        )
 
         return recall_for_owner_at_failure(store, folder, call, result, session.owner)
 
     def recall_call(call: ToolCall) -> Recall:
-        from .owners import recall_for_owner_before_call
+        from .notes.owners import recall_for_owner_before_call
 
         return recall_for_owner_before_call(store, folder, call, session.owner)
 
