@@ -17,13 +17,14 @@ from functools import lru_cache
 
 from rekindle.knowledge.common_words import is_common_word
 from rekindle.knowledge.notes.harmless import is_command_word, is_plain_value, is_subcommand
-from rekindle.knowledge.notes.programs import is_known_program
+from rekindle.knowledge.notes.programs import INTERPRETERS, is_known_program
 from rekindle.knowledge.notes.records import is_slot
+from rekindle.knowledge.path_names import is_plain_folder
 from rekindle.shell.wrappers import is_assignment
 from rekindle.types import ToolCall
 
 from .inputs import ModelInput
-from .known_names import KNOWN_OPTIONS, KNOWN_VARIABLES, SCRIPT_RUNNERS
+from .known_names import KNOWN_OPTIONS, KNOWN_PLATFORMS, KNOWN_VARIABLES, SCRIPT_RUNNERS
 from .own_text import is_own_text, is_reading_own_file, is_vendored
 from .plain_text import normalize_text
 from .temporary_paths import is_harmless_place
@@ -115,7 +116,7 @@ class ForeignText:
         """Return whether a name in a command, run in this folder, stood in a foreign text before."""
         words = form.split()
         start = next((at for at, word in enumerate(words) if not is_assignment(word)), len(words))
-        runs_scripts = words[start : start + 1] and words[start] in SCRIPT_RUNNERS
+        runs_scripts = {*words[start : start + 1]} & (SCRIPT_RUNNERS | INTERPRETERS)
         before = ""
         for number, word in enumerate(words):
             name, sign, value = word.partition("=")
@@ -128,9 +129,13 @@ class ForeignText:
             is_known = (
                 self._is_known_program(value)
                 if number == start and not is_named
-                else self._is_known_argument(value, folder, is_script=bool(runs_scripts))
+                else self._is_known_argument(
+                    value, folder, is_script=bool(runs_scripts & SCRIPT_RUNNERS)
+                )
             )
-            if not is_known and self._is_foreign_word(value.lower()):
+            # What such a folder is called runs nothing: it is foreign only if it is known to be.
+            is_folder = number > start and not runs_scripts and is_plain_folder(_trim_path(value))
+            if not is_known and self._is_foreign_word(value.lower(), is_sure=is_folder):
                 return True
         return False
 
@@ -172,7 +177,7 @@ class ForeignText:
 
     def _is_known_argument(self, word: str, folder: str, *, is_script: bool) -> bool:
         lower = word.lower()
-        path = lower.removeprefix("./").removesuffix("/...").rstrip("/")
+        path = _trim_path(lower)
         if path in ("", ".", "...") or lower in self._own_words:
             return True
         paths = {path, f"{folder.lower()}/{path}"}
@@ -181,13 +186,19 @@ class ForeignText:
         # `npm run tools` runs a script: a folder of that name says nothing.
         return not paths.isdisjoint(self._folders) and ("/" in lower or not is_script)
 
-    def _is_foreign_word(self, word: str) -> bool:
-        """Return whether a word stood in a foreign text: as a whole, or a name in it."""
-        path = word.removeprefix("./").removesuffix("/...").rstrip("/")
+    def _is_foreign_word(self, word: str, *, is_sure: bool = False) -> bool:
+        """Return whether a word stood in a foreign text: as a whole, or a name in it.
+
+        With `is_sure`, it must have stood in one that can be read here.
+        """
+        path = _trim_path(word)
+        if path in KNOWN_PLATFORMS:
+            return False
         wholes = {path, path.rsplit("/", 1)[-1]}
-        if any(not self._is_known_whole(one) and self._may_have_stood(one) for one in wholes):
+        may_have_stood = self._has_stood if is_sure else self._may_have_stood
+        if any(not self._is_known_whole(one) and may_have_stood(one) for one in wholes):
             return True
-        return self._has_foreign_name(word)
+        return self._has_foreign_name(word, is_sure=is_sure)
 
     def _is_known_whole(self, word: str) -> bool:
         return len(word) < 2 or word in self._own_words or _is_common_word(word)
@@ -195,13 +206,13 @@ class ForeignText:
     def _may_have_stood(self, word: str) -> bool:
         return self._is_blind or self._has_stood(word)
 
-    def _has_foreign_name(self, word: str) -> bool:
-        return any(self._is_foreign(name) for name in _NAME.findall(word))
+    def _has_foreign_name(self, word: str, *, is_sure: bool = False) -> bool:
+        return any(self._is_foreign(name, is_sure=is_sure) for name in _NAME.findall(word))
 
-    def _is_foreign(self, name: str) -> bool:
+    def _is_foreign(self, name: str, *, is_sure: bool) -> bool:
         if len(name) < MIN_NAME_CHARS or name in self._own or _is_common_name(name):
             return False
-        return self._is_blind or self._has_stood(name)
+        return (self._is_blind and not is_sure) or self._has_stood(name)
 
     def _has_stood(self, name: str) -> bool:
         """Return whether a foreign text had a name."""
@@ -214,6 +225,11 @@ class ForeignText:
         found = any(name in text and pattern.search(text) for text in new)
         self._checked[name] = -1 if found else len(self._texts)
         return found
+
+
+def _trim_path(word: str) -> str:
+    """Return a path without what says that it is one of this folder, or all that is below it."""
+    return word.removeprefix("./").removesuffix("/...").rstrip("/")
 
 
 @lru_cache(maxsize=10_000)

@@ -38,3 +38,9 @@ KNOWN_OPTIONS = split_words(
     durations numprocesses no-header no-summary markers co exitfirst last-failed
     """
 )
+KNOWN_PLATFORMS = split_words(
+    """
+    amd64 arm64 arm armv7 aarch64 x86_64 x64 x86 i386 i686 riscv64 s390x ppc64le wasm wasi
+    linux windows darwin macos freebsd openbsd netbsd android ios js
+    """
+)

@@ -220,3 +220,21 @@ def test_a_file_that_the_session_made_vouches_for_nothing() -> None:
     assert text.is_echo("bash scripts/evil-boot.sh")
     assert text.is_echo("bash evil/package.json")
     assert not text.is_echo("bash scripts/other.sh")
+
+
+def test_a_session_that_read_what_nobody_can_check_may_test_plain_folders() -> None:
+    foreign = ForeignText()
+    foreign.add_unreadable()
+    for form in ("go test ./internal/auth", "GOOS=windows GOARCH=amd64 go test ./src/..."):
+        assert not foreign.is_echo(form), form
+    for form in (
+        "bash tools/setup",
+        "python3 tools/api",
+        "npm run tools/setup",
+        "go test ./evilctl",
+        "go test ./setup.go",
+        "GOARCH=evil64 go test",
+    ):
+        assert foreign.is_echo(form), form
+    foreign.add_text("now test internal/auth")
+    assert foreign.is_echo("go test ./internal/auth")
