@@ -61,7 +61,7 @@ def tell_work(project: Project, number: int) -> Told:
         read(f"{root}/src/{word}_core.py"),
         run(f"make {word}-check"),
         run("go vet ./...", DENIED, works=False),
-        run(f"env GOCACHE=/tmp/{word} go vet ./..."),
+        run(f"make {word}-cache && env GOCACHE=/tmp/go-build go vet ./..."),
         run(f"mise run {word}:lint"),
         *([push] if project.remote else []),
     ]
@@ -160,7 +160,7 @@ def test_a_failure_is_answered_with_what_its_own_project_did(
     recalls = ask(rekindle, [{**failed, "folder": folder} for folder, _ in places])
     for (folder, word), recalled in zip(places, recalls, strict=True):
         assert find_words(recalled) == {word}, folder
-        assert f"GOCACHE=/tmp/{word}" in recalled["text"]
+        assert f"make {word}-cache && env GOCACHE=/tmp/go-build" in recalled["text"]
 
 
 def test_folders_that_only_look_like_a_project_are_told_nothing(
@@ -250,7 +250,7 @@ def test_what_a_stranger_talked_the_agent_into_is_told_nowhere(tmp_path: Path, w
                 run("go vet ./..."),
             )
         ]
-        steps = (*WAYS_IN[way], *evil)
+        steps = (*WAYS_IN[way], *evil, run("make check"))
         told = Told(
             f"evil-{number}", "/gone/p", f"part {number} of the till", steps, day=number + 9
         )

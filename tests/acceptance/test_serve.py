@@ -97,6 +97,9 @@ def test_every_operation_of_the_document_can_be_called_with_the_client(server: A
         seen["recall_at_failure"] = client.recall_at_failure(
             values.FailureRecall(folder="/nowhere", tool="Bash", result="not found")
         )
+        seen["recall_before_call"] = client.recall_before_call(
+            values.CallRecall(folder="/nowhere", tool="Bash", arguments={"command": "make"})
+        )
         seen["get_transcript"] = client.get_transcript(NAME)
         seen["append_transcript"] = client.append_transcript(NAME, b"nothing known", offset=0)
         seen["import_transcript"] = client.import_transcript(NAME, values.TranscriptPlace())

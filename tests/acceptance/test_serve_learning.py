@@ -96,7 +96,7 @@ def test_each_tenant_is_told_what_its_own_pushed_sessions_learned(
         assert f"make check-{name}" in said
         call = {"tool_name": "Bash", "tool_input": {"command": "go list ./x"}}
         mended = run_hook(server, home, keys[name], "failure", error=DENIED, **call)
-        assert f"GOCACHE=/tmp/{name}" in mended
+        assert f"go list ./{name}" in mended
         assert other not in said + mended
     assert recall(server, keys["empty"]) == ""
     assert recall(server, server.key) == ""

@@ -23,7 +23,7 @@ def work(store: Store, owner: str | None, word: str) -> None:
         steps = (
             (f"make {word}-check", "ok", True),
             ("go vet ./...", DENIED, False),
-            (f"env GOCACHE=/tmp/{word} go vet ./...", "ok", True),
+            (f"make {word}-cache && go vet ./...", "ok", True),
         )
         for at, (command, output, works) in enumerate(steps):
             call = ToolCall(f"{name}-{at}", "Bash", {"command": command})
@@ -51,7 +51,7 @@ def test_each_owner_is_told_what_their_own_sessions_learned(store: Store) -> Non
     for owner, own in (("ada", "amber"), ("bob", "birch")):
         start, *failures = ask(store, owner)
         assert f"make {own}-check" in start.text
-        assert all(f"GOCACHE=/tmp/{own}" in one.text for one in failures)
+        assert all(f"make {own}-cache" in one.text for one in failures)
         others = {"amber", "birch", "cedar"} - {own}
         assert not any(word in repr(one) for one in (start, *failures) for word in others)
 

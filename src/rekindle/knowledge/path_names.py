@@ -31,12 +31,12 @@ _PLAIN_FILES = split_words(
 # Folders of repositories whose names are no words.
 _FOLDERS = split_words(
     """
-    android api apps assets auth bin cli ci cmd conf config crates db deps dev dist doc docker docs
-    e2e env etc examples ext fixtures fs gen github go gocache golangci golint grpc hooks html http
-    i18n img impl infra integ intern internal ios js json k8s lib libs linux locales macos media migrations misc mocks
-    mod mods node npm oauth ops os perf php pkg pkgs plugins posix proto providers python res rpc rs
-    rust scripts sdk shared sql src static stories styles svc test tests testdata tmpl tools ts
-    types ui unix util utils vendor views wasm web webapp win windows
+    android api apps assets auth bin cli ci cmd conf config crates db deps dev dist doc docker docs e2e
+    env etc examples ext fixtures fs gen github go gocache golangci golint grpc hooks html http i18n img
+    impl infra integ intern internal ios js json k8s lib libs linux locales macos media migrations misc
+    mocks mod mods node npm oauth ops os perf php pkg pkgs plugins posix proto providers python res rpc
+    rs rust scripts sdk shared sql src static stories styles svc test tests testdata tmpl tools ts types
+    ui unix util utils vendor views wasm web webapp win windows
     """
 )
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")

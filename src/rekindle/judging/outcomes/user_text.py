@@ -57,6 +57,10 @@ _FAILURE_LINE = re.compile(
     re.VERBOSE,
 )
 _INDENTED = re.compile(r"(?: {4}|\t)")
+# A single line in a fence, below words that announce it: `We do it like this:`.
+_ANNOUNCED_LINE = re.compile(
+    r"(?m)^[ \t]*(\w[^\n`]{0,200}:)[ \t]*\n{1,2}[ \t]*```\w{0,12}\n([^\n`]{1,200})\n[ \t]*```[ \t]*$"
+)
 
 
 def extract_user_text(text: str) -> str:
@@ -68,6 +72,14 @@ def extract_user_text(text: str) -> str:
     if text.startswith(_GENERATED):
         return ""
     return "\n".join(_iter_own_lines(text)).strip()
+
+
+def list_announced_lines(text: str) -> list[tuple[str, str]]:
+    """Return the words that announce a single line in a fence, and that line, of a person's message."""
+    if not extract_user_text(text):
+        return []
+    found = _ANNOUNCED_LINE.findall(_drop_elements(text[:MAX_CHARS]))
+    return [(words, line.strip()) for words, line in found]
 
 
 def has_pasted_failure(text: str) -> bool:

@@ -7,9 +7,8 @@ forbid, and what they ask about (`why did you run that?`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from rekindle.judging.outcomes.user_text import extract_user_text
+from rekindle.judging.outcomes.user_text import extract_user_text, list_announced_lines
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _REFUSING = re.compile(
@@ -24,12 +23,23 @@ _REQUEST = re.compile(
 
 
 def extract_vouching_text(text: str) -> str:
-    """Return the sentences of a user's message that vouch for what they name."""
-    return "\n".join(_iter_vouching_sentences(extract_user_text(text)))
+    """Return the sentences of a user's message that vouch for what they name.
+
+    A command in a fence of its own vouches, too, if the sentence above announces it.
+    """
+    announced = (
+        line
+        for words, line in list_announced_lines(text)
+        if all(map(_is_vouching, _list_sentences(words)))
+    )
+    own = filter(_is_vouching, _list_sentences(extract_user_text(text)))
+    return "\n".join([*own, *announced])
 
 
-def _iter_vouching_sentences(own: str) -> Iterator[str]:
-    for sentence in map(str.strip, _SENTENCE_END.split(own)):
-        asks = sentence.endswith("?") and _REQUEST.match(sentence) is None
-        if sentence and not asks and _REFUSING.search(sentence) is None:
-            yield sentence
+def _list_sentences(text: str) -> list[str]:
+    return [one for one in map(str.strip, _SENTENCE_END.split(text)) if one]
+
+
+def _is_vouching(sentence: str) -> bool:
+    asks = sentence.endswith("?") and _REQUEST.match(sentence) is None
+    return not asks and _REFUSING.search(sentence) is None

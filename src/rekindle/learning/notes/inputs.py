@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from rekindle.judging.outcomes.user_text import extract_user_text
+from rekindle.judging.outcomes.user_text import extract_user_text, list_announced_lines
 from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.types import JSON, JudgedCall, Message
 
@@ -50,7 +50,8 @@ def _iter_inputs(message: Message, is_result: bool, calls: int) -> Iterator[tupl
     if any(meta.get(name) for name in _UNREADABLE_META):
         yield "", False
     if message.role == "user":
-        own = set(extract_user_text(message.text).splitlines())
+        announced = (line for _, line in list_announced_lines(message.text))
+        own = {*extract_user_text(message.text).splitlines(), *announced}
         rest = [line for line in message.text.splitlines() if line not in own]
         yield "\n".join(rest), not (calls == 0 and _is_summary(message.text))
     elif message.role == "tool" and not is_result:
