@@ -27,6 +27,10 @@ PATCHED_FILE = re.compile(r"^\*{3} (Add|Update|Delete) File: (\S{1,200})[ \t]*$"
 _ASKING_PROGRAMS = split_words(
     "ssh scp rsync gh glab curl wget psql mysql sqlite3 redis-cli tmux jq"
 )
+# They wait for a command that an earlier call started.
+_WAITING_TOOLS = split_words("write_stdin BashOutput bash_output")
+_PROCESS_KEYS = ("session_id", "bash_id", "process_id")
+_STARTED_PROCESS = re.compile(r"(?i)\b(?:session|background with) ID:? ([\w-]{1,40})")
 _NO_RESULT = Message("tool")
 # A failed test as Go, pytest and cargo name it.
 _RED_TEST = re.compile(
@@ -148,15 +152,29 @@ def find_red_tests(
 ) -> list[FailedTest]:
     """Return the tests that failed before the session changed any file."""
     found: dict[str, FailedTest] = {}
+    keys: list[str] = []
+    started: dict[str, list[str]] = {}  # what runs on, by the name of its process
     for number, (one, forms) in enumerate(zip(calls, lines, strict=True)):
         if is_edit(one):
             break
-        keys = [form.key for form in forms if not is_everyday(form.key)]
-        if one.failed and keys and _is_test_run(read_command(one.call)):
+        if one.call.name in _WAITING_TOOLS:  # it shows what a command printed since
+            keys = started.get(_read_process(one.call), keys)
+        else:
+            is_run = _is_test_run(read_command(one.call))
+            keys = [form.key for form in forms if is_run and not is_everyday(form.key)]
+            if process := _STARTED_PROCESS.search(one.result[:1_000]):
+                started[process[1]] = keys
+        if one.failed and keys:
             for name in list_red_tests(one.result):
                 if _TEST_NAME.fullmatch(name):
                     found.setdefault(name, FailedTest(name, keys[-1], number))
     return list(found.values())[:MAX_RED_TESTS]
+
+
+def _read_process(call: ToolCall) -> str:
+    """Return the name of the process that a call waits for."""
+    arguments = Evidence(call, _NO_RESULT).arguments
+    return str(next((arguments[key] for key in _PROCESS_KEYS if key in arguments), ""))
 
 
 def _is_test_run(command: str) -> bool:

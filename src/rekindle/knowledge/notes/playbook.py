@@ -53,6 +53,7 @@ MIN_CONTRADICTIONS = 2  # sessions, for a fix; and at least as many as it worked
 MIN_BROKEN_SESSIONS = 3  # the latest ones that ran a command
 MIN_FAILING_SESSIONS = 2  # with different requests
 MAX_WORKING_SHARE = 0.25  # of the sessions that ran what is known to fail
+MAX_GREEN_SESSIONS = 3  # after which a test is red no more
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
 _GITHUB = "github.com/"  # in front of the projects that are there
@@ -432,16 +433,23 @@ def _find_routine(
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
-    """Yield tests that were red before any change, and that no later run of the same check left out."""
+    """Yield tests that were red before any change, and have not been left out by green runs since.
+
+    One green run of the same check says little: it may have been of other tests.
+    """
     red: dict[str, list[int]] = {}
     checks: dict[str, set[str]] = {}
+    green: dict[str, int] = {}  # sessions since the test was red
     for number, one in enumerate(observations):
         passed = {use.key for use in one.commands if use.worked}
         for name in [name for name in red if name not in one.red_tests and checks[name] & passed]:
-            del red[name]
+            green[name] += 1
+            if green[name] >= MAX_GREEN_SESSIONS:
+                del red[name]
         for name, check in zip(one.red_tests, one.red_checks, strict=False):
             red.setdefault(name, []).append(number)
             checks.setdefault(name, set()).add(check)
+            green[name] = 0
     for name, sessions in red.items():
         yield PlaybookItem(name, tuple(sessions), len(sessions))
 
@@ -471,13 +479,8 @@ def list_current_red_tests(playbook: Playbook) -> list[PlaybookItem]:
 
 
 def list_shared_red_tests(playbook: Playbook) -> list[PlaybookItem]:
-    """Return those of the current red tests that several independent sessions saw."""
-    requests = [one.words for one in playbook.sessions]
-    return [
-        one
-        for one in list_current_red_tests(playbook)
-        if len({requests[number] for number in one.sessions}) > 1
-    ]
+    """Return those of the current red tests that several sessions saw."""
+    return [one for one in list_current_red_tests(playbook) if len(one.sessions) > 1]
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

@@ -140,8 +140,8 @@ class ForeignText:
         return False
 
     def has_name(self, name: str) -> bool:
-        """Return whether a stranger may have written a name, such as that of a test."""
-        return self._is_blind or self._has_stood(name.lower())
+        """Return whether a stranger wrote a name, such as that of a test, in a text that was read."""
+        return self._has_stood(name.lower())
 
     def is_foreign_folder(self, folder: str) -> bool:
         """Return whether a stranger may have named a folder, and the session read no file in it."""

@@ -692,12 +692,21 @@ def test_a_red_test_is_told_while_it_is_red() -> None:
     assert tells_red_test(learn_red([WATCH], other)) == (False, False)  # one session may be wrong
     assert tells_red_test(learn_red([WATCH], [WATCH], *[other] * 40)) == (False, False)
     green = [bash("go test ./...")]
-    assert tells_red_test(learn_red([WATCH], [WATCH], green)) == (False, False)
-    assert tells_red_test(learn_red([WATCH], [WATCH], green, [WATCH], [WATCH])) == (True, True)
+    assert tells_red_test(learn_red([WATCH], [WATCH], green)) == (True, True)  # of other tests?
+    assert tells_red_test(learn_red([WATCH], [WATCH], green, green, green)) == (False, False)
+    again = learn_red([WATCH], [WATCH], green, green, green, [WATCH], [WATCH])
+    assert tells_red_test(again) == (True, True)
 
 
-def test_sessions_with_one_request_see_a_red_test_once() -> None:
-    assert tells_red_test(build([WATCH], [WATCH])) == (False, False)
+def test_what_a_tool_prints_that_waits_for_a_test_run_is_red_too() -> None:
+    waiting = ObservedCall(
+        ToolCall("2", "write_stdin", {"session_id": 7}), WATCH.result, True, "", 0
+    )
+    for command, is_red in (("go test ./...", True), ("tail -f ci.log", False)):
+        started = bash(command, result="Process running with session ID 7")
+        other = bash("ls", result="Process running with session ID 8")
+        sessions = [[started, other, waiting]] * 2
+        assert tells_red_test(learn_red(*sessions)) == (is_red, is_red), command
 
 
 @pytest.mark.parametrize(
