@@ -23,6 +23,7 @@ from rekindle.types import Message, Source
 LINE_BYTES = 400  # of a text; a line has 512 with its prefix and command
 ANSWER_SECONDS = 20.0
 MAX_RETRY_SECONDS = 60.0
+MAX_RECEIVED = 1000  # messages that wait for the gateway; then reading waits too
 REFUSALS = ("464", "465")  # a wrong password, and a ban
 _LINE = re.compile(r"(?::(?P<prefix>\S+) +)?(?P<command>\S+)(?P<rest>.*)")
 
@@ -49,11 +50,32 @@ class IrcPlatform(Platform):
         self._writer: asyncio.StreamWriter | None = None
         self._is_ready = asyncio.Event()
         self._pongs: dict[str, asyncio.Event] = {}
+        self._received = asyncio.Queue[PlatformMessage](MAX_RECEIVED)
+        self._reading: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._is_closed = False
 
     async def listen(self) -> AsyncGenerator[PlatformMessage]:
-        """Yield messages; connect again when the connection is lost."""
+        """Yield messages; connect again when the connection is lost.
+
+        A task of its own reads the connection until `close`, since `send` needs the server's
+        answers for as long as the gateway sends, which is longer than it listens.
+        """
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+        while True:
+            received = asyncio.ensure_future(self._received.get())
+            try:
+                await asyncio.wait([received, self._reading], return_when=asyncio.FIRST_COMPLETED)
+                if not received.done():
+                    break
+                yield received.result()
+            finally:
+                received.cancel()
+        if not self._reading.cancelled():
+            self._reading.result()  # why only the operator can help
+
+    async def _read(self) -> None:
         delay = self._retry_seconds
         while not self._is_closed:
             try:
@@ -61,7 +83,7 @@ class IrcPlatform(Platform):
                 while line := await reader.readline():
                     if message := self._handle_line(line.decode("utf-8", "replace").rstrip("\r\n")):
                         delay = self._retry_seconds
-                        yield message
+                        await self._received.put(message)
             except OSError:
                 pass  # try again below
             except PlatformError as error:
@@ -113,6 +135,9 @@ class IrcPlatform(Platform):
     async def close(self) -> None:
         """End the connection."""
         self._is_closed = True
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
         if self._writer is not None:
             self._writer.close()
 

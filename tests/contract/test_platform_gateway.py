@@ -151,7 +151,8 @@ def play(world: World, folder: Path, act: Callable[[Scene], Awaitable[None]]) ->
 
     async def run() -> None:
         with open_new_store(folder / "sessions.db") as store, ScriptedModel(SCRIPT) as model:
-            await asyncio.wait_for(act(Scene(world, store, model, folder / "work")), PATIENCE)
+            scene = Scene(world, store, model, folder / "work")
+            await asyncio.wait_for(act(scene), 2 * PATIENCE)  # `until` says more, and sooner
 
     asyncio.run(run())
 
@@ -329,6 +330,22 @@ def test_what_was_said_during_an_outage_is_answered_once_and_in_order(
         async with scene.gateway():
             world.say("four")
             await scene.sees(*(f"You said: {text}" for text in (*expected, "four")))
+
+    play(world, tmp_path, act)
+
+
+def test_an_answer_that_a_stop_waits_for_is_shown_once(world: World, tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        async with scene.gateway() as gateway:
+            with scene.model.hold_requests():
+                world.say("hello")
+                await until(lambda: scene.model.requests)
+                gateway.stop()
+                await until(lambda: not any(gateway.listening.values()))
+        await wait_until_gone(world)
+        async with scene.gateway():
+            world.say("next")
+            await scene.sees("You said: hello", "You said: next")
 
     play(world, tmp_path, act)
 

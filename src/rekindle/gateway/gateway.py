@@ -219,7 +219,7 @@ class Gateway:
                 logger.exception("%s: listening failed; retrying in %g s", platform.name, delay)
             finally:
                 recovery.cancel()
-            self.listening[platform.name] = False
+                self.listening[platform.name] = False
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 

@@ -96,7 +96,8 @@ class Platform(Protocol):
     async def send(self, target: Source, text: str, nonce: str) -> str:
         """Send a text and return the platform's message id; raise PlatformError if delivery fails.
 
-        The text is Markdown; the platform converts it to what it shows.
+        The text is Markdown; the platform converts it to what it shows. A gateway that stops sends
+        for a while after it has stopped listening, until `close`.
         """
         ...
 
