@@ -136,8 +136,12 @@ def _is_here(path: str, playbook: Playbook, root: str, call: ToolCall, result: s
 def _is_looked_for_below(path: str, result: str) -> bool:
     """Return whether git looked for a path of the project below a folder, in which the shell is."""
     folder = path.rpartition("/")[0]
-    opened = (one.rstrip("/") for one in _UNOPENED_FOLDER.findall(result[-4_000:]))
-    return bool(folder) and any(one.endswith(f"/{folder}") for one in opened)
+    opened = [one.rstrip("/") for one in _UNOPENED_FOLDER.findall(result[-4_000:])]
+    while folder:  # of several paths, git opens what their folders begin with
+        if any(one.endswith(f"/{folder}") for one in opened):
+            return True
+        folder = folder.rpartition("/")[0]
+    return False
 
 
 def suggest_folder(

@@ -308,6 +308,14 @@ def test_a_new_file_that_git_looks_for_below_the_folder_of_the_shell_is_above_it
     )
     told = recall_failure(playbook, ROOT, bash("git add cmd/tool/new.go").call, result).text
     assert f"`cd {ROOT}`" in told
+    several = (  # of several files, git looks for the folder that they share
+        "warning: could not open directory 'src/cmd/': No such file or directory\n"
+        "fatal: pathspec 'cmd/tool/new.go' did not match any files"
+    )
+    call = bash("git add cmd/tool/new.go cmd/other/new.go").call
+    assert f"`cd {ROOT}`" in recall_failure(playbook, ROOT, call, several).text
+    elsewhere = several.replace("'src/cmd/'", "'src/cmdline/'")
+    assert f"`cd {ROOT}`" not in recall_failure(playbook, ROOT, call, elsewhere).text
 
 
 def test_what_a_wrapper_cannot_run_is_told_without_it() -> None:
