@@ -44,7 +44,7 @@ def tell(store: Store, name: str, *commands: tuple[str, str, bool], folder: str 
     for number, (command, output, works) in enumerate(commands):
         call = ToolCall(f"{name}-{number}", "Bash", {"command": command})
         messages.append(Message("assistant", tool_calls=(call,)))
-        text = output if works else f"Exit code 1\n{output}"
+        text = output if works or output[:1] == "<" else f"Exit code 1\n{output}"
         messages.append(
             Message("tool", text, tool_call_id=call.id, name="Bash", meta={"is_error": not works})
         )
@@ -304,6 +304,23 @@ def test_what_only_sessions_that_failed_did_fixes_nothing(store: Store) -> None:
     tell(store, "printer", *KNOWN_TO_FAIL)
     learn_from_sessions(store)
     assert "`make check --offline` then worked (3 sessions)" in recall_at_failure(*failed).text
+
+
+def test_a_call_that_was_interrupted_has_no_fix(store: Store) -> None:
+    beside = "<tool_use_error>Sibling tool call errored</tool_use_error>"
+    for number in range(6):
+        tell(
+            store,
+            f"s{number}",
+            ("make check", beside, False),
+            ("make check --offline", "ok", True),
+        )
+    learn_from_sessions(store)
+    playbook = load_playbook(store, find_project(store, FOLDER) or "")
+    assert not playbook.fixes
+    assert [(one.name, one.failed) for one in playbook.commands] == [("make check", 0)]
+    (score,) = replay_projects(store)[0].scores
+    assert score.counts["mended"] == (0, 0)
 
 
 def test_a_replay_counts_the_calls_that_were_known_to_fail(store: Store) -> None:

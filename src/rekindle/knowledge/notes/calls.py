@@ -49,7 +49,7 @@ _BESIDE_TESTS = split_words(
 
 
 class ObservedCall(NamedTuple):
-    """A call with its verdict: `failed` is None if it is unknown, or if the call was refused."""
+    """A call with its verdict: `failed` is None if it is unknown, or if the call was prevented."""
 
     call: ToolCall
     result: str
@@ -58,8 +58,8 @@ class ObservedCall(NamedTuple):
     turn: int
 
     @property
-    def is_refused(self) -> bool:
-        """Return whether a person or a rule prevented the call, which says nothing of its command."""
+    def is_prevented(self) -> bool:
+        """Return whether the call was refused or interrupted, which says nothing of its command."""
         return self.failed is None and bool(self.error_kind)
 
 

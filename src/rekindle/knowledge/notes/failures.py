@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from rekindle.judging.rules.verdict import INTERRUPTED
 from rekindle.knowledge.remedies.missing_paths import (
     is_elsewhere,
     suggest_folder,
@@ -133,8 +134,9 @@ def choose_failure_notes(
     """Return the notes that may help with a failed call, the best first."""
     from rekindle.judging.judge import judge_call  # a chat that never fails need not load it
 
-    if judge_call(call, Message("tool", result)).outcome == "refused":
-        return []  # a person said no
+    verdict = judge_call(call, Message("tool", result))
+    if verdict.outcome == "refused" or verdict.error_kind == INTERRUPTED:
+        return []  # nothing is wrong with the command
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
     missing = find_missing_program(result)

@@ -91,7 +91,7 @@ def observe_session(
     lines = hide_said_secrets([read_forms(one.call, root) for one in calls], said)
     suspicion = _find_suspicion(calls, lines, root, turns, inputs)
     for one, forms in zip(calls, lines, strict=True):
-        for form in () if one.is_refused else forms:
+        for form in () if one.is_prevented else forms:
             counts = commands.setdefault(form, [0, 0])
             counts[bool(one.failed)] += 1
         if one.failed is not False:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.judging.outcomes.outcome import judge_session
+from rekindle.judging.rules.verdict import INTERRUPTED
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
@@ -390,7 +391,9 @@ def _iter_calls(
             verdict = verdicts.get((message.position or 0, number))
             if verdict is not None:
                 result = results.get(verdict.result_position, "")
-                yield ObservedCall(call, result, verdict.failed, verdict.error_kind or "", turn)
+                kind = verdict.error_kind or ""
+                failed = None if kind == INTERRUPTED else verdict.failed
+                yield ObservedCall(call, result, failed, kind, turn)
 
 
 # ── projects

@@ -48,6 +48,12 @@ def test_a_call_that_a_person_refused_is_told_nothing() -> None:
     assert not recall_failure(playbook, ROOT, FAILED.call, refused).notes
 
 
+def test_an_interrupted_call_is_told_nothing() -> None:
+    playbook = build(*([[FAILED, bash("make check --offline")]] * 2))
+    beside = "<tool_use_error>Sibling tool call errored</tool_use_error>"
+    assert not recall_failure(playbook, ROOT, FAILED.call, beside).notes
+
+
 def test_advice_in_a_result_is_no_part_of_how_a_failure_looks() -> None:
     advice = f"{NO_NETWORK}\n\n{ADVICE_MARK} error: unknown option, missing file, invalid input"
     told = bash("make check", failed=True, result=advice)
