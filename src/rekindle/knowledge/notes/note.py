@@ -205,7 +205,7 @@ def describe_wish(wish: Wish) -> RecalledNote:
 
 
 def list_variants(item: PlaybookItem) -> list[str]:
-    """Return the arguments that sessions often gave to a command, other than those of its first form.
+    """Return arguments that several sessions gave to a command, other than those of its first form.
 
     What else sessions do with a command that everybody knows, behind a program that runs it, is no news.
     """
@@ -217,7 +217,7 @@ def list_variants(item: PlaybookItem) -> list[str]:
     found = [
         one.text
         for one in item.arguments
-        if one.sessions >= least
+        if len(one.sessions) >= least
         and one.text.split()[0] not in words
         and not is_plain_value(one.text)
         and not _TEMPORARY.search(one.text)  # which no other session has

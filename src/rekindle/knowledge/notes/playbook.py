@@ -43,7 +43,7 @@ from .scoring import COMMAND_WEIGHTS, FILE_WEIGHTS, estimate_shift
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
-MAX_ARGUMENTS = 12  # per command
+MAX_ARGUMENTS = 24  # per command
 MAX_FIXES = 1_000
 MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
@@ -167,7 +167,7 @@ def _collect_commands(
     arguments: dict[str, dict[str, ArgumentUse]] = {}
     for number, one in enumerate(observations):
         for key, found in _group_arguments(one).items():
-            _add_arguments(arguments.setdefault(key, {}), found)
+            _add_arguments(arguments.setdefault(key, {}), found, number)
         alike: dict[str, dict[tuple[str, str], CommandForms]] = {}
         for use in one.commands:
             if is_everyday(use.key) or not is_trusted(use.text, use.key):
@@ -253,20 +253,20 @@ def split_arguments(text: str, key: str) -> list[str]:
     return found
 
 
-def _add_arguments(known: dict[str, ArgumentUse], found: Iterable[str]) -> None:
-    """Count the arguments of one more session; those that differ in shapes of slots are the same."""
+def _add_arguments(known: dict[str, ArgumentUse], found: Iterable[str], number: int) -> None:
+    """Add the arguments of one more session; those that differ in shapes of slots are the same."""
     unique: dict[str, str] = {}
     for text in found:
         same = drop_shapes(text)
         unique[same] = merge_slots(unique.get(same, text), text)
     for same, text in unique.items():
-        before = known.get(same, ArgumentUse(text, 0))
-        known[same] = ArgumentUse(merge_slots(before.text, text), before.sessions + 1)
+        before = known.get(same, ArgumentUse(text, ()))
+        known[same] = ArgumentUse(merge_slots(before.text, text), (*before.sessions, number))
 
 
 def _rank_arguments(used: Iterable[ArgumentUse]) -> list[ArgumentUse]:
-    common = [one for one in used if one.sessions > 1 and not is_slot(one.text)]
-    common.sort(key=lambda one: (-one.sessions, one.text))
+    common = [one for one in used if len(one.sessions) > 1 and not is_slot(one.text)]
+    common.sort(key=lambda one: (-len(one.sessions), one.text))
     return common[:MAX_ARGUMENTS]
 
 

@@ -145,7 +145,7 @@ def choose_start_notes(
     )
     notes = [
         *map(describe_wish, playbook.wishes[:MAX_WISHES]),
-        *(describe_command(one.item, playbook) for one in commands),
+        *(_describe_command(one.item, playbook, scorer, decisions) for one in commands),
         *_find_example(playbook, request),
         *([describe_routine(routine, playbook)] if routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, told, request)),
@@ -160,6 +160,16 @@ def choose_start_notes(
     notes = [note for note in [*pinned, *notes] if note.id not in excluded]
     notes.sort(key=lambda note: (KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
     return notes
+
+
+def _describe_command(
+    item: PlaybookItem, playbook: Playbook, scorer: Scorer, decisions: NoteDecisions
+) -> RecalledNote:
+    """Describe a command with the arguments that fit the session, unless its words were chosen."""
+    note = describe_command(item, playbook)
+    if note.id in decisions.reworded:
+        return note
+    return describe_command(scorer.rank_arguments(item), playbook)
 
 
 def _choose_commands(scorer: Scorer, playbook: Playbook) -> list[_Candidate]:

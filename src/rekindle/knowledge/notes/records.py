@@ -15,7 +15,7 @@ from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.examples.records import SessionExample
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 10
+OBSERVATION_VERSION = 11
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -113,10 +113,10 @@ class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
-    """An argument of a command, with the slot behind it, and the number of sessions that used it."""
+    """An argument of a command, with the slot behind it, and the sessions that used it, by number."""
 
     text: str
-    sessions: int
+    sessions: tuple[int, ...]
 
 
 class CommandForms(msgspec.Struct, array_like=True, frozen=True):

@@ -15,6 +15,8 @@ from math import exp, log
 from operator import mul
 from typing import NamedTuple
 
+import msgspec
+
 from .records import PlaybookItem, PlaybookSession, hash_words
 
 HALF_LIFE = 12.0  # sessions
@@ -32,6 +34,8 @@ MIN_PROGRAM_CHARS = (
 )
 MIN_STEM_CHARS = 4
 _FLOOR = 0.02
+# What an argument's use says in a session: in any, beside its age, its request and its branch.
+ANY_SESSION, SIMILAR_REQUEST, SAME_BRANCH = 0.3, 0.5, 0.5
 
 
 class Features(NamedTuple):
@@ -147,6 +151,22 @@ class Scorer:
             )
             for one in items
         ]
+
+    def rank_arguments(self, item: PlaybookItem) -> PlaybookItem:
+        """Return a command with its arguments in order: first those of sessions like this one."""
+        last = len(self._on_branch) or 1
+        weights = [
+            decay / self._decay_sum
+            + SIMILAR_REQUEST * square / self._square_sum
+            + SAME_BRANCH * (number in self._on_branch) / last
+            + ANY_SESSION / self._count
+            for number, (decay, square) in enumerate(zip(self._decay, self._squares, strict=True))
+        ]
+        ranked = sorted(
+            item.arguments,
+            key=lambda one: (-sum(map(weights.__getitem__, one.sessions)), one.text),
+        )
+        return msgspec.structs.replace(item, arguments=tuple(ranked))
 
     def _find_namesakes(self, items: Sequence[NamedItem]) -> set[str]:
         """Return the files whose names consist of words of the branch, unless they are many."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rekindle.knowledge.notes.failures import recall_failure
-from rekindle.knowledge.notes.note import list_notes
+from rekindle.knowledge.notes.note import NO_DECISIONS, list_notes, split_evidence
+from rekindle.knowledge.notes.playbook import build_playbook
 from rekindle.knowledge.notes.recall import recall_start
+from rekindle.knowledge.notes.records import hash_branch
 from rekindle.knowledge.notes.scoring import Scorer, add_name_words
-from tests.unit.knowledge.notes.test_recall import ROOT, bash, build, read
+from tests.unit.knowledge.notes.test_recall import ROOT, bash, build, observe, read
 
 FAILED = "exec format error"
 
@@ -45,6 +49,42 @@ def test_few_arguments_are_told_and_none_of_a_temporary_folder() -> None:
     (text,) = [one.text for one in list_notes(playbook) if one.command == "go test ./..."]
     assert text.partition("also with")[2].count("`, `") == 3
     assert "/tmp" not in text
+
+
+def test_the_arguments_of_sessions_like_this_one_are_told_first() -> None:
+    branch, options = "ada/windows-locks", ("-v", "-race", "-short", "-count=1")
+    usual = [bash("go test ./..."), *(bash(f"go test {one} ./...") for one in options)]
+    locks = [bash("go test ./..."), bash("go test ./locks")]
+    mail = [bash("go test ./..."), bash("go test ./mail")]
+    told = [("fix the mail", mail, None), ("lock it", locks, branch), ("tidy up", usual, None)]
+    sessions = [("tidy up", usual, None)] * 2 + told * 2
+    playbook = build_playbook(
+        observe(number, request, *calls, branch=branch)
+        for number, (request, calls, branch) in enumerate(sessions)
+    )
+
+    def list_told(request: str, branch: str | None = None) -> list[str]:
+        text = recall_start(playbook, request, branch=hash_branch(branch)).text
+        return text.partition("also with ")[2].partition("\n")[0].split(", ")
+
+    assert "`./locks`" not in list_told("go on")
+    assert "`./locks`" in list_told("go on", branch)
+    assert "`./mail`" not in list_told("go on")
+    assert "`./mail`" in list_told("fix the mail again")
+
+
+def test_a_command_that_was_put_in_other_words_keeps_its_arguments() -> None:
+    usual = [bash("go test ./..."), bash("go test -race ./...")]
+    mail = [bash("go test ./..."), bash("go test ./mail")]
+    playbook = build_playbook(
+        observe(number, request, *calls)
+        for number, (request, calls) in enumerate([("tidy", usual)] * 4 + [("mail", mail)] * 2)
+    )
+    (note,) = [one for one in list_notes(playbook) if one.kind == "command"]
+    words = split_evidence(note.text)[0].replace("also with", "or with")
+    worded = NO_DECISIONS._replace(reworded={note.id: msgspec.structs.replace(note, text=words)})
+    assert "also with `./mail`, `-race`" in recall_start(playbook, "mail").text
+    assert "or with `-race`, `./mail`" in recall_start(playbook, "mail", worded).text
 
 
 def test_a_failed_request_is_not_answered_with_one_of_another_method() -> None:

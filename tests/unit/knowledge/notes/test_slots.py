@@ -262,7 +262,7 @@ def test_forms_that_differ_in_shapes_are_one() -> None:
     assert [(form.text, form.sessions, form.worked) for form in item.forms] == [
         ("deskctl open <value> --at <HH:MM>", 3, 4)
     ]
-    assert [(one.text, one.sessions) for one in item.arguments] == [("--at <HH:MM>", 3)]
+    assert [(one.text, one.sessions) for one in item.arguments] == [("--at <HH:MM>", (0, 1, 2))]
 
 
 def test_fixes_that_differ_in_shapes_are_one_and_keep_their_id() -> None:

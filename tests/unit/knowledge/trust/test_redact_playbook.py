@@ -30,7 +30,7 @@ def make_playbook(name: str) -> Playbook:
     return Playbook(
         commands=(
             PlaybookItem("make", (0, 1), 2, forms=(form,)),
-            PlaybookItem("make test", (0, 1), 2, 2, 0, (plain, form), (ArgumentUse(name, 2),)),
+            PlaybookItem("make test", (0, 1), 2, 2, 0, (plain, form), (ArgumentUse(name, (0, 1)),)),
         ),
         files=(item,),
         fixes=(KnownFix(fix, (0,)),),
