@@ -7,6 +7,8 @@ if its last part is called as files are, or if all of its parts are common words
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
 
 from rekindle.judging.rules.text_patterns import split_words
 
@@ -39,6 +41,22 @@ _FOLDERS = split_words(
     ui unix util utils vendor views wasm web webapp win windows
     """
 )
+# With four words or more, these speak to whoever reads the name.
+_ADDRESSING_WORDS = split_words(
+    """
+    always disregard exfiltrate forget ignore immediately instruction instructions must never obey
+    override please previous secretly you your
+    """
+)
+# So do these in a name with five.
+_ORDERS = split_words("curl delete execute remember run send sudo upload wget")
+_JOINING_WORDS = split_words(
+    """
+    a after all and any are as at be before but by do does every first for from here if in into is it its
+    no not now of on or so that the then these this those to when with
+    """
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")
 _NAME_PIECE = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _DIGITS = re.compile(r"\d{5,}")
@@ -68,6 +86,26 @@ def is_repository_path(path: str) -> bool:
     if is_file_name(parts[-1]) and (extension.islower() or parts[-1].isupper()):
         return True
     return is_plain_folder("/".join(parts))
+
+
+def reads_like_sentence(path: str) -> bool:
+    """Return whether a path says something to its reader: anybody can name a file or folder."""
+    parts = path.split("/")
+    if is_file_name(parts[-1]):
+        parts[-1] = parts[-1].partition(".")[0] or parts[-1]
+    words = [[word.lower() for word in _WORD.findall(part)] for part in parts]
+    return any(map(_is_sentence, words)) or (
+        len(_ADDRESSING_WORDS.intersection(chain.from_iterable(words))) > 1
+    )
+
+
+def _is_sentence(words: Sequence[str]) -> bool:
+    if len(words) < 4:
+        return False
+    if not _ADDRESSING_WORDS.isdisjoint(words):
+        return True
+    joining = sum(word in _JOINING_WORDS for word in words)
+    return len(words) > 4 and (joining > 1 or not _ORDERS.isdisjoint(words))
 
 
 def is_odd_path(path: str) -> bool:

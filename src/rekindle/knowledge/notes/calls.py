@@ -15,7 +15,7 @@ from rekindle.shell.command_reader import split_commands
 from rekindle.types import Message, ToolCall
 
 from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
-from .harmless import keep_path
+from .harmless import keep_name
 from .programs import get_program
 
 MAX_CHECKS = 8
@@ -187,4 +187,4 @@ def list_red_tests(result: str) -> list[str]:
     """Return the names of the tests that a result reports as failed."""
     matches = _RED_TEST.finditer(result[-_MAX_RESULT_CHARS:])
     names = (match.group(1) or match.group(2) for match in matches)
-    return [name for name in names if keep_path(name.replace("::", "/").replace(":", "/"))]
+    return [name for name in names if keep_name(name.replace("::", "/").replace(":", "/"))]

@@ -20,9 +20,16 @@ from rekindle.knowledge.path_names import (
     is_private_host,
     is_repository_path,
     looks_like_host,
+    reads_like_sentence,
 )
 
-from .programs import INTERPRETERS, PROGRAM_RUNNERS, is_known_program, is_own_program
+from .programs import (
+    INTERPRETERS,
+    PROGRAM_RUNNERS,
+    SCRIPT_RUNNERS,
+    is_known_program,
+    is_own_program,
+)
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
@@ -129,14 +136,9 @@ _LOGIN_LETTERS = frozenset("pakuUhPWb")
 _CACHE_VARIABLE = re.compile(
     r"[A-Z0-9_]*CACHE(?:_DIR|_HOME|_PATH)?|GOTMPDIR|TMPDIR|GOPATH|CARGO_TARGET_DIR"
 )
-_SCRIPT_RUNNERS = split_words(
-    """
-    make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
-    deno rails mix artisan gradle gradlew mvn mvnw moon melos
-    """
-)  # their first word is the name of a script
-# As is the word behind `run` and the like; elsewhere that is a container, a host or any argument.
-_WORD_RUNNERS = _SCRIPT_RUNNERS | split_words(
+# The name of a script is the first word behind one of `SCRIPT_RUNNERS`, and the word behind `run` and
+# the like; elsewhere that is a container, a host or any argument.
+_WORD_RUNNERS = SCRIPT_RUNNERS | split_words(
     "npm node mise uv poetry hatch pdm pipenv rye python python3 corepack"
 )
 _GRADLE_TASK = re.compile(
@@ -165,6 +167,8 @@ def keep_option(option: str, program: str) -> str | None:
     name, sign, value = option.partition("=")
     if program in _LOGIN_PROGRAMS and name[1:2] in _LOGIN_LETTERS and len(name) > 2:
         return f"{name[:2]}<value>"  # `-psecret`
+    if reads_like_sentence(name):
+        return None
     if not (
         (_LONG_OPTION.fullmatch(name) and not _is_random(name[2:]) and not _NUMBERS.search(name))
         or _SHORT_OPTIONS.fullmatch(name)
@@ -330,7 +334,7 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
     names_script = (
         program in _WORD_RUNNERS and previous in _SCRIPT_WORDS
         if previous
-        else program in _SCRIPT_RUNNERS
+        else program in SCRIPT_RUNNERS
     )
     if program in ("gradle", "gradlew") and _GRADLE_TASK.fullmatch(word):
         return not _is_random(word)
@@ -340,6 +344,7 @@ def is_subcommand(word: str, program: str, previous: str) -> bool:
         and _SUBCOMMAND.fullmatch(word) is not None
         and not _is_random(word)
         and not is_private_host(word)
+        and not reads_like_sentence(word)
     )
 
 
@@ -359,6 +364,11 @@ def is_own_subcommand(word: str, program: str) -> bool:
 @lru_cache(maxsize=50_000)
 def keep_path(path: str) -> str | None:
     """Return a path of a repository or of /tmp if each of its parts is harmless, or None."""
+    return keep_name(path) if not reads_like_sentence(path) else None
+
+
+def keep_name(path: str) -> str | None:
+    """Return a path whose parts are harmless, whatever they say, or None."""
     if len(path) > MAX_PATH_CHARS or not path or "://" in path:
         return None
     parts = path.split("/")

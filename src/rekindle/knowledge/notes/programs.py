@@ -76,6 +76,13 @@ _WRAPPERS = split_words("env timeout nohup command exec nice stdbuf corepack")
 INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 # Programs that run what their first argument names, the latter behind `run` or such a word.
 PROGRAM_RUNNERS = split_words("npx bunx uvx pipx nohup xvfb-run php rtk")
+# Their first word is the name of a script.
+SCRIPT_RUNNERS = split_words(
+    """
+    make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
+    deno rails mix artisan gradle gradlew mvn mvnw moon melos
+    """
+)
 _TASK_RUNNERS = split_words(
     "go npm pnpm yarn bun uv poetry pdm hatch rye pipenv mise task cargo dotnet docker deno"
 )
@@ -156,6 +163,8 @@ def is_worth_telling(form: str) -> bool:
     if is_version_question(form):
         return False
     if name in _REACHING_PROGRAMS and all(word[0] == "-" or is_slot(word) for word in words):
+        return False
+    if name in SCRIPT_RUNNERS and words and all(map(is_slot, words)):
         return False
     if name not in INTERPRETERS:
         target = next((word for word in words if word[0] != "-" and word not in _RUN_WORDS), "")
