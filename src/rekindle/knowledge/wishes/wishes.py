@@ -173,7 +173,16 @@ def collect_wishes(
         if text is not None and is_harmless_wish(text, vocabulary, redactor):
             ids = tuple(dict.fromkeys(session.id for session, _ in group))
             found.append(Wish(_format_wish(text), standing, ids, newest.started))
-    return sorted(found, key=lambda one: (-len(one.sessions), -one.last, one.text))
+    valid = _drop_contradicted(found)
+    return sorted(valid, key=lambda one: (-len(one.sessions), -one.last, one.text))
+
+
+def _drop_contradicted(wishes: Iterable[Wish]) -> list[Wish]:
+    """Return the wishes without those whose opposite was said later."""
+    newest: dict[tuple[str, ...], Wish] = {}
+    for one in sorted(wishes, key=lambda one: one.last):
+        newest[tuple(sorted(list_stems(one.text)))] = one
+    return [*newest.values()]
 
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:

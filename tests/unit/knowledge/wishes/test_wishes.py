@@ -137,9 +137,13 @@ def test_sessions_that_begin_alike_count_once() -> None:
     assert collect_wishes(sessions, Vocabulary(), REDACTOR, lambda *_: turn.text) == []
 
 
-def test_a_wish_and_its_opposite_are_two() -> None:
-    assert len(tell("always use tabs for the code", "never use tabs for the code")) == 2
-    assert len(tell("always use tabs for the code", "Always use tabs for code.")) == 1
+def test_a_wish_ends_when_its_opposite_is_said() -> None:
+    always, never = "always use tabs for the code", "never use tabs for the code"
+    assert tell(always, "Always use tabs for code.") == ["Always use tabs for code."]
+    assert tell(always, never) == ["Never use tabs for the code."]
+    assert tell(never, always) == ["Always use tabs for the code."]
+    assert tell(always, always, never) == ["Never use tabs for the code."]
+    assert len(tell(always, "never use spaces for the code")) == 2
 
 
 def test_what_is_kept_of_a_session_holds_no_words() -> None:
