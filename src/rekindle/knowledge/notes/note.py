@@ -145,6 +145,8 @@ def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
             note = describe_fix(known, playbook)
             fixes.setdefault(note.id, note)
     yield from fixes.values()
+    for item in _rank_items(playbook.missing_tools):
+        yield describe_missing_tool(item, playbook)
     for example in sorted(playbook.examples, key=lambda one: -len(one.sessions)):
         yield describe_example(example, playbook)
     if playbook.routine:
@@ -313,6 +315,19 @@ def describe_red_test(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
         sessions=len(item.sessions),
         failed=len(item.sessions),
         last=last,
+    )
+
+
+def describe_missing_tool(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    """Describe a skill, an agent or a tool that sessions asked for and that does not exist."""
+    kind, _, name = item.name.partition(" ")
+    return RecalledNote(
+        id=make_note_id("pitfall", item.name),
+        kind="pitfall",
+        text=f"There is no {kind} `{name}` here ({count_sessions(len(item.sessions))} asked for it).",
+        sessions=len(item.sessions),
+        failed=len(item.sessions),
+        last=_format_day(playbook, item.sessions[-1]),
     )
 
 

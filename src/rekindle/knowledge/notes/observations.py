@@ -7,7 +7,7 @@ keeps of a session; a project's playbook is built from the observations of its s
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.knowledge.examples.examples import find_examples
+from rekindle.knowledge.remedies.missing_tools import find_missing_tools, hash_available_tools
 from rekindle.knowledge.trust.foreign_text import ForeignText
 from rekindle.knowledge.trust.inputs import ModelInput
 from rekindle.knowledge.trust.own_text import is_packaged
@@ -84,24 +85,10 @@ def observe_session(
     `turns` is what its user said, `answers` what the agent answered, by the position of the turn, and
     `inputs` what else its model read.
     """
-    commands: dict[CommandForm, list[int]] = {}
-    files: dict[str, int] = {}
-    command_files: dict[str, int] = {}
     said = "\n".join([request, *(one.text for one in turns)])
     lines = hide_said_secrets([read_forms(one.call, root) for one in calls], said)
     suspicion = _find_suspicion(calls, lines, root, turns, inputs)
-    for one, forms in zip(calls, lines, strict=True):
-        for form in () if one.is_prevented else forms:
-            counts = commands.setdefault(form, [0, 0])
-            counts[bool(one.failed)] += 1
-        if one.failed is not False:
-            continue
-        if (path := read_path(one.call, root)) is not None:
-            if not is_packaged(path):
-                files[path] = files.get(path, 0) + 1
-            continue
-        for path in list_command_files(one.call, forms, root):
-            command_files[path] = command_files.get(path, 0) + 1
+    commands, files, command_files = _count_uses(calls, lines, root)
     return SessionObservation(
         session=session,
         started=started,
@@ -127,7 +114,29 @@ def observe_session(
         echoes=tuple(suspicion.echoes),
         branch=hash_branch(branch),
         examples=find_examples(calls, lines, turns, answers),
+        missing=find_missing_tools(calls),
+        available=hash_available_tools(calls),
     )
+
+
+def _count_uses(
+    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]], root: str
+) -> tuple[dict[CommandForm, list[int]], Counter[str], Counter[str]]:
+    """Count how often each form worked and failed, and each file was used by tools and by commands."""
+    commands: dict[CommandForm, list[int]] = {}
+    files: Counter[str] = Counter()
+    command_files: Counter[str] = Counter()
+    for one, forms in zip(calls, lines, strict=True):
+        for form in () if one.is_prevented else forms:
+            counts = commands.setdefault(form, [0, 0])
+            counts[bool(one.failed)] += 1
+        if one.failed is not False:
+            continue
+        if (path := read_path(one.call, root)) is None:
+            command_files.update(list_command_files(one.call, forms, root))
+        elif not is_packaged(path):
+            files[path] += 1
+    return commands, files, command_files
 
 
 class _Suspicion(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from rekindle.knowledge.examples.records import Example, SessionExample
+from rekindle.knowledge.remedies.missing_tools import collect_missing_tools
 from rekindle.knowledge.trust.observation_filter import filter_observations
 from rekindle.knowledge.trust.own_text import is_vendored
 from rekindle.knowledge.trust.temporary_paths import hide_values
@@ -102,6 +103,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     checks: tuple[str, ...] = ()  # commands that run tests or check code, the commonest first
     failing: tuple[FailingForm, ...] = ()  # that have a fix
     broken: tuple[str, ...] = ()  # commands that worked once and only fail now
+    missing_tools: tuple[PlaybookItem, ...] = ()  # see `collect_missing_tools`
 
 
 def build_playbook(
@@ -146,6 +148,7 @@ def build_playbook(
         checks=tuple(_list_checks(commands)),
         failing=tuple(_collect_failing(newest, fixes)),
         broken=tuple(_find_broken_commands(newest)),
+        missing_tools=tuple(collect_missing_tools(newest)),
     )
 
 

@@ -24,6 +24,7 @@ from .note import (
     describe_example,
     describe_file,
     describe_fix,
+    describe_missing_tool,
     describe_red_test,
     describe_routine,
     describe_wish,
@@ -149,6 +150,7 @@ def choose_start_notes(
         *_find_example(playbook, request),
         *([describe_routine(routine, playbook)] if routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, told, request)),
+        *(describe_missing_tool(one, playbook) for one in playbook.missing_tools[-1:]),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]

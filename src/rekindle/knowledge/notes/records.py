@@ -101,6 +101,8 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     examples: tuple[SessionExample, ...] = ()
     red_checks: tuple[str, ...] = ()  # the keys of the commands that ran `red_tests`
     has_failed: bool = False  # by its outcome: red tests at its end, a rejection by its user, …
+    missing: tuple[str, ...] = ()  # tools that it asked for in vain, see `find_missing_tools`
+    available: tuple[int, ...] = ()  # the hashed names of those that it had
 
 
 class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):

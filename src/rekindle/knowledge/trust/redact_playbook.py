@@ -29,6 +29,7 @@ def redact_playbook(playbook: Playbook) -> Playbook:
         files=tuple(_redact_items(playbook.files, flagged)),
         command_files=tuple(_redact_items(playbook.command_files, flagged)),
         red_tests=tuple(_redact_items(playbook.red_tests, flagged)),
+        missing_tools=tuple(_redact_items(playbook.missing_tools, flagged)),
         fixes=tuple(one for one in playbook.fixes if are_safe(*_iter_fix_texts(one.fix))),
         paths=tuple(filter(are_safe, playbook.paths)),
         checks=tuple(filter(are_safe, playbook.checks)),
@@ -57,7 +58,8 @@ def _iter_texts(playbook: Playbook) -> Iterator[str]:
         yield from (form.text for form in item.forms)
         yield from (form.folder for form in item.forms)
         yield from (one.text for one in item.arguments)
-    for items in (playbook.files, playbook.command_files, playbook.red_tests):
+    listed = (playbook.files, playbook.command_files, playbook.red_tests, playbook.missing_tools)
+    for items in listed:
         yield from (item.name for item in items)
     for known in playbook.fixes:
         yield from _iter_fix_texts(known.fix)
