@@ -19,7 +19,7 @@ from .harmless import is_own_command, is_plain_value
 from .playbook import KnownFix, Playbook, Routine, list_current_red_tests
 from .records import CommandForms, PlaybookItem, count_form_slots, drop_shapes, make_up_values
 
-MAX_VARIANTS = 4
+MAX_VARIANTS = 6
 MAX_FILE_VARIANTS = 2
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 

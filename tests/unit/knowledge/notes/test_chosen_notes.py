@@ -43,16 +43,17 @@ def test_a_question_about_a_program_is_no_failure_that_was_fixed() -> None:
 
 
 def test_few_arguments_are_told_and_none_of_a_temporary_folder() -> None:
-    options = ("-v", "-race", "-short", "-count=1", "-json", "-cover")
+    options = ("-v", "-race", "-short", "-count=1", "-json", "-cover", "-vet=off", "-failfast")
     calls = [bash(f"go test {one} ./...") for one in options]
     playbook = build(*[[bash("go test ./..."), *calls, bash("go test -o /tmp/x ./...")]] * 6)
     (text,) = [one.text for one in list_notes(playbook) if one.command == "go test ./..."]
-    assert text.partition("also with")[2].count("`, `") == 3
+    assert text.partition("also with")[2].count("`, `") == 5
     assert "/tmp" not in text
 
 
 def test_the_arguments_of_sessions_like_this_one_are_told_first() -> None:
-    branch, options = "ada/windows-locks", ("-v", "-race", "-short", "-count=1")
+    branch = "ada/windows-locks"
+    options = ("-v", "-race", "-short", "-count=1", "-json", "-cover")
     usual = [bash("go test ./..."), *(bash(f"go test {one} ./...") for one in options)]
     locks = [bash("go test ./..."), bash("go test ./locks")]
     mail = [bash("go test ./..."), bash("go test ./mail")]
