@@ -88,6 +88,8 @@ class HookAnswerer:
         settings, store = self._stores.get(request.settings)
         if given.event == "call" and (given.call is None or not settings.before_call):
             return NOTHING
+        if given.event == "failure" and not settings.at_failure:
+            return NOTHING
         source = find_note_source(settings, store)
         if source is None or not settings.is_warm:
             return NOTHING

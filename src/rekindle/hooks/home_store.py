@@ -34,6 +34,7 @@ class HookSettings(msgspec.Struct, frozen=True):
     undo_seconds: float
     is_warm: bool
     control_share: float
+    at_failure: bool = True
     before_call: bool = False
     server_url: str = ""
     server_key: str = ""  # the file that keeps the settings is readable by its user only
@@ -114,6 +115,7 @@ def _read_settings(home: Path, environment: EnvironmentSettings, key: str) -> Ho
         undo_seconds=config.retention.undo_days * 86400,
         is_warm=config.warm.enabled,
         control_share=float(config.warm.control_share),
+        at_failure=config.warm.at_failure,
         before_call=config.warm.before_call,
         server_url=config.server.url,
         server_key=config.server.api_key,

@@ -64,6 +64,15 @@ def test_a_failure_is_told_its_fix_once(home: HookHome) -> None:
     assert "then worked" in home.fail(session_id="s2")
 
 
+def test_a_failure_is_told_nothing_where_the_setting_is_off(home: HookHome) -> None:
+    home.teach()
+    home.set_warm(control_share=0, at_failure=False)
+    assert home.answer("start") != ""
+    assert home.fail() == ""
+    home.set_warm(control_share=0, at_failure=True)
+    assert "then worked" in home.fail()
+
+
 def test_an_unknown_failure_and_an_interrupted_call_are_told_nothing(home: HookHome) -> None:
     home.teach()
     assert home.fail(is_interrupt=True) == ""
