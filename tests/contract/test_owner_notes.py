@@ -64,6 +64,22 @@ def test_without_an_owner_or_sessions_of_their_own_nobody_is_told_anything(store
     ] * 15
 
 
+def test_what_an_owner_asks_for_is_told_to_that_owner_alone(store: Store) -> None:
+    for owner, word, wish in (
+        ("ada", "amber", "always use tabs"),
+        ("bob", "birch", "never use tabs"),
+    ):
+        work(store, owner, word)
+        session = store.begin(id=f"{word}-wish", cwd=FOLDER, owner=owner)
+        store.append(session, Message("user", f"{wish} for the code"))
+    learn_from_sessions(store)
+    ada, bob = ask(store, "ada")[0].text, ask(store, "bob")[0].text
+    assert "“Always use tabs for the code.”" in ada
+    assert "“Never use tabs for the code.”" in bob
+    assert "Never" not in ada
+    assert "Always" not in bob
+
+
 def test_a_note_that_somebody_added_names_no_owner_and_is_left_out(store: Store) -> None:
     work(store, "ada", "amber")
     learn_from_sessions(store)

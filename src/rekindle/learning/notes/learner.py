@@ -220,7 +220,7 @@ def build_playbook_chunk(work: PlaybookWork) -> list[tuple[str, Playbook]]:
     found: list[tuple[str, Playbook]] = []
     for project in work.projects:
         observations = _read_newest(work.reader, project)
-        wishes = _collect_wishes(work.reader, observations)
+        wishes = load_wishes(work.reader, observations)
         found.append((project, build_playbook(observations, wishes, project)))
     return found
 
@@ -238,7 +238,8 @@ def _load_playbook_work(work: PlaybookWork) -> PlaybookWork:
     return work._replace(reader=LoadedSessions(newest=newest, texts=texts))
 
 
-def _collect_wishes(reader: WorkReader, observations: Sequence[SessionObservation]) -> list[Wish]:
+def load_wishes(reader: WorkReader, observations: Sequence[SessionObservation]) -> list[Wish]:
+    """Return what the users of these sessions asked for, as far as it may be repeated."""
     sessions = [
         WishSession(one.session, one.started, one.words, one.wishes)
         for one in observations

@@ -15,11 +15,12 @@ from rekindle.knowledge.notes.note import NoteDecisions, Recall
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import recall_start
 from rekindle.knowledge.notes.records import SessionObservation, hash_branch
+from rekindle.learning.verdicts.session_readers import StoreReader
 from rekindle.projects import find_branch
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
-from .learner import VERSION
+from .learner import VERSION, load_wishes
 from .playbooks import find_project, load_decisions
 from .recall import make_presence_check
 
@@ -31,7 +32,9 @@ def recall_for_owner_at_start(store: Store, folder: str, message: str, owner: st
     project = find_project(store, folder) if owner else None
     if project is None or owner is None:
         return Recall()
-    playbook = load_owner_playbook(store, project, owner)
+    observations = _load_observations(store, project, owner)
+    wishes = load_wishes(StoreReader(store), observations)
+    playbook = build_playbook(observations, wishes, project)
     decisions = _load_owner_decisions(store, project)
     branch, is_present = hash_branch(find_branch(folder)), make_presence_check(playbook, folder)
     return recall_start(playbook, message, decisions, branch=branch, is_present=is_present)
@@ -68,9 +71,13 @@ def recall_for_owner_before_call(
 
 
 def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:
-    """Build the playbook of a project from one owner's sessions."""
+    """Build the playbook of a project from one owner's sessions, without their wishes."""
+    return build_playbook(_load_observations(store, project, owner), project=project)
+
+
+def _load_observations(store: Store, project: str, owner: str) -> list[SessionObservation]:
     found = store.observations.load_newest(project, VERSION, MAX_SESSIONS, owner=owner)
-    return build_playbook((_decode_observation(data) for data in found), project=project)
+    return [*map(_decode_observation, found)]
 
 
 def _load_owner_decisions(store: Store, project: str) -> NoteDecisions:
