@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.learning.recall import PROJECT_SESSIONS, SESSIONS, fill_store
+from bench.learning.recall import PROJECT_SESSIONS, SESSIONS, WORDS, fill_store
 from rekindle import Message, Store, ToolCall, open_store
 from rekindle.hooks.client import SOCKET
 from rekindle.hooks.command import HOOKS_FOLDER, build_hook_command, write_launcher
@@ -37,6 +37,8 @@ ROWS = (  # name, what it is, must reach
     ("prompt", "first prompt, with the helper", None),
     ("failure", "failed tool, with the helper", 40),
     ("success", "Codex: a successful tool, with the helper", None),
+    ("call", "before a command that runs, with the helper", 40),
+    ("stopped", "before a command that is known to fail, with the helper", 40),
     ("end", "end, with the helper", None),
     ("cold", "start, without a helper", 250),
 )
@@ -48,7 +50,7 @@ class HookBench:
     def __init__(self, folder: Path, scale: int) -> None:
         self.home = folder / "home"
         self.home.mkdir()
-        (self.home / "config.toml").write_text("[warm]\ncontrol_share = 0\n")
+        (self.home / "config.toml").write_text("[warm]\ncontrol_share = 0\nbefore_call = true\n")
         self.rollout = folder / "rollout.jsonl"
         self.rollout.write_text(_make_rollout())
         with open_store(self.home / "sessions.db", durability="relaxed") as store:
@@ -68,6 +70,7 @@ class HookBench:
     def run_row(self, row: str, session: str) -> float:
         """Run one hook or floor and return its time in milliseconds."""
         failed = {"tool_name": "Bash", "tool_input": {"command": "go vet ./cache"}}
+        known = {"tool_name": "Bash", "tool_input": {"command": "go vet ./..."}}
         taken, printed = {
             "shell": lambda: time_command(["sh", "-c", ":"], b""),
             "interpreter": lambda: time_command(["sh", "-c", f"{sys.executable} -I -S -c pass"], b""),
@@ -82,10 +85,12 @@ class HookBench:
                 "codex", "failure", session, transcript_path=str(self.rollout), tool_use_id="call_0",
                 tool_response="ok", **failed,
             ),
+            "call": lambda: self.run_hook("claude-code", "call", session, **failed),
+            "stopped": lambda: self.run_hook("claude-code", "call", f"{session}-known", **known),
             "end": lambda: self.run_hook("claude-code", "end", session),
             "cold": lambda: self.run_hook("claude-code", "start", session),
         }[row]()  # fmt: skip
-        if row in ("start", "failure", "cold") and not printed:
+        if row in ("start", "failure", "stopped", "cold") and not printed:
             self.silent[row] = self.silent.get(row, 0) + 1
         return taken * 1000
 
@@ -121,7 +126,7 @@ def add_fixes(store: Store) -> None:
         ]
         store.append(
             session,
-            Message("user", f"check part {number}"),
+            Message("user", f"check the {WORDS[number]}"),
             Message("assistant", tool_calls=(calls[0],)),
             Message("tool", FAILURE, tool_call_id=calls[0].id, meta={"is_error": True}),
             Message("assistant", tool_calls=(calls[1],)),
