@@ -135,7 +135,7 @@ def test_what_is_known_beside_the_notes_is_bounded_and_can_be_left_out() -> None
     seed = Seed("You are a bot. " * 200, ("Use tabs",) * 3, ("src/app.py",) * 400)
     (about,) = shown(seed=seed, tokens=100_000).messages
     assert "Use tabs" in about.text
-    assert len(about.text) <= MAX_CONTEXT_CHARS
+    assert len(about.text) <= MAX_CONTEXT_CHARS == 1_500
     assert shown(seed=seed, context=0).messages == ()
 
 

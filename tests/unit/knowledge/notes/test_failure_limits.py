@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rekindle.knowledge.notes.failures import (
     MAX_FAILURE_NOTES,
     MAX_FAILURE_TOKENS,
@@ -42,16 +44,17 @@ def test_a_retired_note_is_not_told_at_a_failure() -> None:
     assert not recall_failure(playbook, ROOT, FAILED.call, NO_NETWORK, retired).notes
 
 
-def test_a_call_that_a_person_refused_is_told_nothing() -> None:
-    playbook = build(*([[FAILED, bash("make check --offline")]] * 2))
-    refused = "The user doesn't want to proceed with this tool use."
-    assert not recall_failure(playbook, ROOT, FAILED.call, refused).notes
-
-
-def test_an_interrupted_call_is_told_nothing() -> None:
-    playbook = build(*([[FAILED, bash("make check --offline")]] * 2))
-    beside = "<tool_use_error>Sibling tool call errored</tool_use_error>"
-    assert not recall_failure(playbook, ROOT, FAILED.call, beside).notes
+@pytest.mark.parametrize(
+    "prevented",
+    [
+        "The user doesn't want to proceed with this tool use.",
+        "<tool_use_error>Sibling tool call errored</tool_use_error>",
+    ],
+)
+def test_a_call_that_was_refused_or_interrupted_is_told_nothing(prevented: str) -> None:
+    playbook = build(*([[FAILED, bash("make check --offline")]] * 4))
+    assert recall_failure(playbook, ROOT, FAILED.call, "stopped").notes, "however it looks"
+    assert not recall_failure(playbook, ROOT, FAILED.call, prevented).notes
 
 
 def test_advice_in_a_result_is_no_part_of_how_a_failure_looks() -> None:

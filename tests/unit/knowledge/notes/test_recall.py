@@ -10,7 +10,7 @@ from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_call, recall_failure
 from rekindle.knowledge.notes.note import NO_DECISIONS, list_notes
 from rekindle.knowledge.notes.observations import observe_session
-from rekindle.knowledge.notes.playbook import KnownFix, Playbook, build_playbook
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, KnownFix, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import MAX_START_TOKENS, recall_start
 from rekindle.knowledge.notes.records import Fix, SessionObservation, hash_branch
 from rekindle.types import ToolCall
@@ -73,6 +73,20 @@ def test_a_program_is_not_told_with_slots_alone() -> None:
 def test_what_one_old_session_did_is_not_told() -> None:
     sessions = [[bash("make odd"), read("odd.go")], *([[bash("make test")]] * 8)]
     assert "odd" not in recall_start(build(*sessions), "fix the parser").text
+
+
+def test_what_recent_sessions_used_is_told_rather_than_what_as_many_used_long_ago() -> None:
+    old, new, always = read("src/old.go"), read("src/new.go"), read("src/always.go")
+    sessions = [*[[always, old]] * 8, *[[always]] * 16, *[[always, new]] * 8, [always]]
+    told = recall_start(build(*sessions), "fix the parser").notes
+    assert {note.path for note in told} == {"src/always.go", "src/new.go"}
+
+
+def test_only_the_newest_sessions_are_learned_from() -> None:
+    assert MAX_SESSIONS == 300
+    playbook = build([bash("make old")], *[[bash("make new")]] * MAX_SESSIONS)
+    assert len(playbook.sessions) == MAX_SESSIONS
+    assert [item.name for item in playbook.commands] == ["make new"]
 
 
 def test_a_file_that_the_request_names_is_told() -> None:
@@ -233,6 +247,17 @@ def test_a_command_after_the_commit_is_no_check() -> None:
     playbook = build(*[[bash(step) for step in steps]] * 3)
     assert playbook.routine is not None
     assert playbook.routine.commands == ("mise run lint",)
+
+
+def test_checks_before_few_of_the_commits_are_not_told() -> None:
+    def find_checks(sessions: int) -> list[str | None]:
+        checked = [bash("make lint"), bash("git commit -m done")]
+        plain = [bash("git add a.go"), bash("git commit -m done")]
+        playbook = build(*[checked] * sessions, *[plain] * (10 - sessions))
+        return [note.command for note in list_notes(playbook) if note.kind == "workflow"]
+
+    assert find_checks(3) == []
+    assert find_checks(4) == ["make lint"]
 
 
 RED = "--- FAIL: TestClock (0.01s)\nFAIL"
