@@ -177,6 +177,36 @@ def test_sessions_are_assigned_to_the_repository_that_their_transcript_names(sto
     assert store.session("a").project == "github.com/owner/app"
 
 
+def test_a_copy_without_a_remote_belongs_to_the_repository_whose_name_and_files_it_has(
+    store: Store,
+) -> None:
+    files = [f"src/billing/{name}.py" for name in ("tax", "cart", "order", "invoice", "refund")]
+    reads = [(f"cat {name}", "x = 1", True) for name in files]
+    tell(store, "a", *reads)
+    store.update("a", repository="github.com/owner/app")
+    learn_from_sessions(store)
+    tell(store, "copy", *reads, folder="/elsewhere/app")
+    tell(store, "namesake", ("make check", "ok", True), folder="/another/app")
+    tell(store, "other", *reads, folder="/elsewhere/shop")
+    learn_from_sessions(store)
+    assert store.session("copy").project == "github.com/owner/app"
+    assert store.session("namesake").project == "folder:/another/app"
+    assert store.session("other").project == "folder:/elsewhere/shop"
+
+
+def test_a_folder_below_another_belongs_to_its_project_only_if_that_is_a_repository(
+    store: Store,
+) -> None:
+    tell(store, "a", ("make check", "ok", True))
+    learn_from_sessions(store)
+    assert find_project(store, FOLDER) == f"folder:{FOLDER}"
+    assert find_project(store, f"{FOLDER}/inner") is None
+    store.update("a", repository="github.com/owner/app")
+    store.append("a", Message("user", "more"))
+    learn_from_sessions(store)
+    assert find_project(store, f"{FOLDER}/inner") == "github.com/owner/app"
+
+
 def test_a_project_that_is_found_later_takes_its_sessions_along(store: Store) -> None:
     tell(store, "a", ("make check", "ok", True))
     learn_from_sessions(store)
