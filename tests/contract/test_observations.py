@@ -367,11 +367,25 @@ def test_a_replay_tells_nothing_that_came_later(store: Store) -> None:
     for number in range(7):
         name = "odd" if number == 5 else "even"
         tell(store, f"s{number}", ("make check", "ok", True), (f"make {name}", "ok", True))
-    notes, *_ = replay_projects(store)
+    notes, _, limit = replay_projects(store)
     starts = {score.session: score.recalls[0].text for score in notes.scores}
     assert "make check" in starts["s5"]
     assert "make odd" not in starts["s5"], "what only this session ran"
     assert notes.scores[0].counts["commands_told"] == (1, 2)
+    everything = {score.session: score.recalls[0].text.splitlines() for score in limit.scores}
+    known = ["make check", "make even"]
+    assert everything == {"s5": known, "s6": [*known, "make odd"]}
+
+
+def test_a_command_that_many_projects_run_counts_in_no_replay(store: Store) -> None:
+    for project in ("app", "shop", "site"):
+        for number in range(6):
+            commands = ("make check", "make pack") if project == "app" else ("make check",)
+            name, folder = f"{project}-{number}", f"/gone/work/{project}"
+            tell(store, name, *((one, "ok", True) for one in commands), folder=folder)
+    scores = {score.session: score for score in replay_projects(store)[0].scores}
+    assert scores["app-5"].counts["commands_told"] == (1, 1)
+    assert scores["shop-5"].counts["commands_told"] == (0, 0)
 
 
 def test_a_replay_knows_the_repository_of_the_project(store: Store) -> None:

@@ -186,6 +186,21 @@ def test_of_several_templates_the_one_about_the_request_is_told_then_the_least_u
     assert [one.used for one in found.considered] == [0, 1]
 
 
+def test_a_template_whose_notes_the_tools_cannot_act_on_is_not_selected(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    put(folder, session_of(store, None))
+
+    def select(tools: tuple[dict[str, Any], ...]) -> Selection:
+        newcomer = NewSession(store.begin(), ASKED, build_tool_checks(tools), FOLDER)
+        return WarmStarter(store, WarmStartConfig(), templates=folder).select(newcomer)
+
+    assert [one.command for one in select(TOOLS).notes] == ["payctl export"]
+    found = select(({"name": "write_letter", "parameters": {"type": "object"}},))
+    assert (found.template, found.notes) == (None, ())
+    assert found.reason == "its notes need tools that are not available"
+
+
 # -- what was drawn
 
 
