@@ -54,6 +54,28 @@ def test_a_session_that_goes_on_is_drawn_once(home: Home) -> None:
     assert sum(arm["assigned"] for arm in told(home, "report")["arms"]) == 1
 
 
+def test_a_report_says_what_became_of_the_sessions_of_each_arm(home: Home) -> None:
+    told(home, "start", "autumn")
+    replies = {"warm": "perfect, thanks", "cold": "that's wrong, use the other one"}
+    with open_store(home.target) as store:
+        trial = store.experiments.get("autumn")
+        for arm, reply in replies.items():
+            call = ToolCall(arm, "Edit", {"file_path": "/w/main.go"})
+            session = store.begin(arm=arm)
+            store.append(
+                session,
+                Message("user", "Please mend it."),
+                Message("assistant", tool_calls=(call,)),
+                Message("tool", "updated", tool_call_id=call.id, meta={"is_error": False}),
+                Message("assistant", "Done."),
+                Message("user", reply),
+            )
+            store.experiments.record_assignment(trial, session.id, session.owner, arm)
+    outcomes = {arm["arm"]: arm["outcomes"] for arm in told(home, "report")["arms"]}
+    found = {arm: (one["succeeded"], one["failed"]) for arm, one in outcomes.items()}
+    assert found == {"warm": (1, 0), "cold": (0, 1)}
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -350,24 +350,31 @@ def test_what_is_new_is_judged_the_next_time(rekindle: Rekindle, one: Session) -
     assert (found["calls"], found["failed"]) == (23, 8)
 
 
+def begin_task(store: Store, number: int, reply: str) -> None:
+    """Store a session whose user says in the end what they think of it."""
+    call = ToolCall(f"toolu_01out{number}", "Edit", {"file_path": "/w/main.go"})
+    messages = (
+        Message("user", "Please mend it."),
+        Message("assistant", tool_calls=(call,)),
+        Message("tool", "updated", tool_call_id=call.id, meta={"is_error": False}),
+        Message("assistant", "Done."),
+        Message("user", reply),
+    )
+    begin(store, f"Task {number}", iter(messages), id=f"task-{number}")
+
+
 def test_what_became_of_sessions_is_listed_shown_and_summed_up(rekindle: Rekindle) -> None:
     with open_store(rekindle.store) as store:
         for number in range(6):
-            call = ToolCall(f"toolu_01out{number}", "Edit", {"file_path": "/w/main.go"})
             words = "perfect, thanks" if number else "that's wrong, use the other one"
-            messages = (
-                Message("user", "Please mend it."),
-                Message("assistant", tool_calls=(call,)),
-                Message("tool", "updated", tool_call_id=call.id, meta={"is_error": False}),
-                Message("assistant", "Done."),
-                Message("user", words),
-            )
-            begin(store, f"Task {number}", iter(messages), id=f"task-{number}")
+            begin_task(store, number, words)
     (failed,) = rekindle.json("sessions", "list", "outcome=failed")
     assert failed["id"] == "task-0"
     assert failed["outcome"]["rule"] == "words/correction"
     assert "succeeded: words/approval at #4" in rekindle("sessions", "show", "Task 1")
+    with open_store(rekindle.store) as store:
+        begin_task(store, 6, "perfect, thanks")
     whole = rekindle.json("insights", "--statistics")["outcomes"][0]
-    assert (whole["succeeded"], whole["failed"]) == (5, 1)
+    assert (whole["succeeded"], whole["failed"]) == (6, 1)
     assert "What became of sessions" in rekindle("insights", "--statistics")
-    assert "of sessions succeeded: 5 of 6" in rekindle("insights")
+    assert "of sessions succeeded: 6 of 7" in rekindle("insights")
