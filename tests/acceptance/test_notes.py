@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,19 @@ def test_a_replay_compares_with_the_naive_list_and_the_limit(
     assert "tokens per start" in shown
     assert "limit: all that was known before" in shown
     assert "    asked: fix the cart\n" in shown
+
+
+def test_a_replay_shows_what_came_true_most_and_what_did_least(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(7):
+        write_session(agent, f"a{number}", ("make pack" if number == 5 else "make check", "", True))
+    rekindle("import", agent)
+    best, worst = rekindle("warm", "replay").partition("Best:")[2].split("Worst:")
+    moments = [
+        re.findall(r"at the start: (\d) came true, (\d) did not", one) for one in (best, worst)
+    ]
+    assert moments == [[("1", "0"), ("0", "1")], [("0", "1"), ("1", "0")]]
 
 
 def test_the_table_of_a_replay_fits_a_terminal(rekindle: Rekindle, agent: Path) -> None:
