@@ -8,8 +8,7 @@ from typing import NamedTuple
 OUTCOMES = ("ok", "error", "expected", "refused", "unknown")
 AGENT_ERRORS = ("arguments", "unknown_tool", "path", "edit", "permission", "syntax", "command")
 REFUSAL_KINDS = ("declined", "blocked", "stopped")  # by a person, by a rule, while it ran
-INTERRUPTED = "interrupted"  # from outside: by a signal, or since a call beside it failed
-ENVIRONMENT_ERRORS = ("network", "rate_limit", "timeout", "service", INTERRUPTED, "resources")
+ENVIRONMENT_ERRORS = ("network", "rate_limit", "timeout", "service", "interrupted", "resources")
 _FAULT_BY_KIND: dict[str, str] = {
     **dict.fromkeys(AGENT_ERRORS, "agent"),
     **dict.fromkeys(ENVIRONMENT_ERRORS, "environment"),

@@ -18,6 +18,7 @@ from .command_forms import CommandForm, is_everyday, parse_command_line, relativ
 from .harmless import keep_name
 from .programs import get_program
 
+INTERRUPTED = "interrupted"  # a kind of error: by a signal, or since a call beside it failed
 MAX_CHECKS = 8
 MAX_RED_TESTS = 10
 _MAX_RESULT_CHARS = 60_000

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rekindle.judging.rules.verdict import INTERRUPTED
 from rekindle.knowledge.remedies.missing_paths import (
     is_elsewhere,
     suggest_folder,
@@ -28,7 +27,7 @@ from rekindle.knowledge.remedies.remedies import (
 from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import Message, ToolCall
 
-from .calls import list_red_tests, read_command, read_forms
+from .calls import INTERRUPTED, list_red_tests, read_command, read_forms
 from .command_forms import (
     CommandForm,
     can_be_fixed,

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.judging.outcomes.outcome import judge_session
-from rekindle.judging.rules.verdict import INTERRUPTED
-from rekindle.knowledge.notes.calls import ObservedCall
+from rekindle.knowledge.notes.calls import INTERRUPTED, ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
