@@ -13,6 +13,7 @@ import tempfile
 import time
 import tomllib
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -132,8 +133,8 @@ class MatrixLab:
     def refusal(self, *words: object, code: int = 2) -> str:
         return self.run(*words, code=code).stderr
 
-    def kill_at(self, line: str, *words: object) -> bool:
-        """Run the command and kill it with -9 when it says `line`; return whether it did."""
+    def kill_at(self, lines: Collection[str], *words: object) -> str | None:
+        """Run the command and kill it with -9 when it says one of the lines; return which."""
         child = command.start(
             words,
             env=self.env,
@@ -143,16 +144,16 @@ class MatrixLab:
             stderr=subprocess.PIPE,
         )
         assert child.stderr is not None
-        is_killed = False
+        found: str | None = None
         for said in child.stderr:
             assert b"Traceback" not in said
-            if line.encode() in said:
+            found = next((line for line in lines if line.encode() in said), None)
+            if found is not None:
                 child.kill()
-                is_killed = True
                 break
         child.stderr.close()
         child.wait(_SECONDS)
-        return is_killed
+        return found
 
     def status(self, code: int = 0) -> Any:
         return json.loads(self("matrix", "status", "--json", code=code))

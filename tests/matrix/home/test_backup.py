@@ -51,7 +51,7 @@ def test_a_backup_restores_users_messages_media_and_keys_on_an_empty_machine(
 
     options = other_lab.port_options
     # Killed with -9 in the middle, it begins anew.
-    assert other_lab.kill_at("Restored the database", "matrix", "restore", archive, *options)
+    assert other_lab.kill_at(["Restored the database"], "matrix", "restore", archive, *options)
     assert "restore" in other_lab.refusal("matrix", "setup", code=1)
     assert other_lab.status(code=1)["interrupted"] == "restore"
     other_lab("matrix", "restore", archive, *options)

@@ -102,7 +102,7 @@ def test_services_of_systemd_run_the_server_and_an_update_that_fails_is_undone(
 
     del lab.env["UV_FIND_LINKS"]
     # Killed with -9 on the way, the update is completed by the next one.
-    assert lab.kill_at("Wrote a backup", "matrix", "update")
+    assert lab.kill_at(["Wrote a backup"], "matrix", "update")
     assert f"from {OLDER} to " in lab("matrix", "update")
     assert lab.status()["synapse"]["version"] > OLDER
     assert lab.connect_bot().read(room) == [(f"@rekindle:{NAME}", "before the update")]
